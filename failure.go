@@ -189,7 +189,8 @@ var (
 	ErrOlderCopy = errors.New("the database is an older copy")
 
 	// ErrReplaced is returned when the file of a database was removed or replaced while
-	// this process worked on it. What was recorded then will not be found.
+	// this process worked on it, or its server by one that lacks what was committed. What was
+	// recorded then will not be found.
 	ErrReplaced = errors.New("the database was removed or replaced under this process")
 
 	// ErrSealed is returned when the database was moved to another one, or is being

@@ -33,7 +33,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -266,11 +265,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	})
 	defer stop()
 	if leases == nil {
-		err := e.work(ctx, nil, quit)
-		if cause := context.Cause(ctx); errors.Is(cause, keep.ErrReplaced) {
-			err = cause
-		}
-		return err
+		return endOf(ctx, e.work(ctx, nil, quit))
 	}
 	e.warnOfShortLeases(ctx)
 	renewing, enough := context.WithCancel(context.WithoutCancel(ctx))
@@ -279,8 +274,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.work(ctx, leases, quit)
 	enough()
 	wg.Wait()
-	if cause := context.Cause(ctx); errors.Is(cause, keep.ErrNewerDatabase) {
-		err = cause
+	return endOf(ctx, err)
+}
+
+// endOf returns why ctx ended if the database must not be touched any more, and otherwise err.
+func endOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); lease.Ends(cause) {
+		return cause
 	}
 	return err
 }
@@ -311,7 +311,7 @@ func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.C
 		switch {
 		case err == nil || ctx.Err() != nil:
 			failures = 0
-		case !listed, errors.Is(err, keep.ErrReplaced):
+		case !listed, lease.Ends(err):
 			quit(err)
 			return fmt.Errorf("list workflows: %w", err)
 		default:
@@ -321,14 +321,20 @@ func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.C
 		for _, a := range fresh {
 			if leases == nil {
 				wg.Go(func() {
-					if err := a.run(ctx); errors.Is(err, keep.ErrReplaced) {
+					if err := a.run(ctx); lease.Ends(err) {
 						quit(err)
 					}
 				})
 				continue
 			}
 			soft := a.bind(ctx, leases)
-			wg.Go(func() { e.ended(a, a.run(soft), ctx.Err() != nil) })
+			wg.Go(func() {
+				err := a.run(soft)
+				if lease.Ends(err) {
+					quit(err)
+				}
+				e.ended(a, err, ctx.Err() != nil)
+			})
 		}
 		select {
 		case <-ctx.Done():

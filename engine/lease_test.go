@@ -60,7 +60,7 @@ type node struct {
 	polls    int                  // heartbeats and polls
 	answers  func() time.Duration // how long an answer takes; nil: no time
 	hangs    bool                 // claims get no answer
-	outdated bool                 // the database is for newer versions
+	ends     error                // the database is for newer versions, or has lost something; see Engine.Run
 }
 
 var errCut = errors.New("no route to host")
@@ -72,10 +72,7 @@ func (n *node) reach() error {
 	if n.cut {
 		return errCut
 	}
-	if n.outdated {
-		return keep.ErrNewerDatabase
-	}
-	return nil
+	return n.ends
 }
 
 func (n *node) name() keep.HostID {
@@ -194,7 +191,7 @@ func (n *node) run(off time.Duration, only []keep.WorkflowName) {
 		err := n.eng.Run(ctx)
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.outdated != errors.Is(err, keep.ErrNewerDatabase) || !n.outdated && err != nil {
+		if !errors.Is(err, n.ends) {
 			c.t.Errorf("Run: %v", err)
 		}
 	})
@@ -289,12 +286,18 @@ func TestHostsShareWorkflows(t *testing.T) {
 // A host whose version cannot work on the database any more ends by itself, at its
 // next look, and what it was at is another's.
 func TestOutdatedHostEnds(t *testing.T) {
+	for _, err := range []error{keep.ErrNewerDatabase, keep.ErrReplaced} {
+		t.Run(err.Error(), func(t *testing.T) { testHostEnds(t, err) })
+	}
+}
+
+func testHostEnds(t *testing.T, ends error) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, 4)
 		a := c.start(0)
 		pass(2 * time.Second)
 		a.mu.Lock()
-		a.outdated = true
+		a.ends = ends
 		a.mu.Unlock()
 		b := c.start(0)
 		pass(time.Minute) // its row has expired

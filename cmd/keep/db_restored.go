@@ -44,7 +44,8 @@ Take the line away when only new things come. Tools whose repetition does no har
 need none of this.
 
 A file that keep db backup made cannot be worked on before this. What pg_restore or a base
-backup brought back can: run this command before you start a host.
+backup brought back can: run this command before you start a host. It shows the hosts of its
+original for 40 seconds, as long as their leases last: wait; they need not be stopped.
 
 The tokens of an account may have been used up since the backup: they are tried once, and
 then you are asked to connect the account again.

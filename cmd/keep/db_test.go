@@ -96,7 +96,7 @@ func TestPgDumpUnderLoad(t *testing.T) {
 	}
 	w.env = append(env, "KEEP_DB="+to)
 	w.must("db", "check")
-	if out, err := w.keep("db", "restored"); exited(err) != exit.Unreachable || !strings.Contains(string(out), "its leases end in") {
+	if out, err := w.keep("db", "restored"); exited(err) != exit.Unreachable || !strings.Contains(string(out), "copy of a dump") || !strings.Contains(string(out), "its leases end in") {
 		t.Errorf("restored while the host of the dump may live: %v\n%s", err, out)
 	}
 	conn, err := pgx.Connect(t.Context(), to)

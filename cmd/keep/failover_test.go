@@ -557,22 +557,27 @@ func (h *failHost) failOver() {
 		f.Fatal(err)
 	}
 	time.Sleep(time.Second) // under load
+	f.moveTo(ctx, standby)
+	took := f.until("every workflow works on the standby", time.Minute, func() string { return f.unheld(nil) })
+	f.Logf("failed over to the standby: every workflow has a host after %s", took.Round(time.Millisecond))
+}
+
+// moveTo kills the server of all, and puts a standby in its place.
+func (f *failover) moveTo(ctx context.Context, standby *pgtest.Server) {
 	f.pg.Kill()
 	if err := standby.Promote(ctx); err != nil {
 		f.Fatal(err)
 	}
 	f.pg = standby
-	for _, other := range f.hosts {
-		other.wire.Down()
-		other.wire.Aim(standby.Addr)
-		if err := other.wire.Up(); err != nil {
+	for _, h := range f.hosts {
+		h.wire.Down()
+		h.wire.Aim(standby.Addr)
+		if err := h.wire.Up(); err != nil {
 			f.Fatal(err)
 		}
 	}
 	f.db.Close()
 	f.look()
-	took := f.until("every workflow works on the standby", time.Minute, func() string { return f.unheld(nil) })
-	f.Logf("failed over to the standby: every workflow has a host after %s", took.Round(time.Millisecond))
 }
 
 // finish waits until everything is done, ends the hosts in peace and compares

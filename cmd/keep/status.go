@@ -100,6 +100,7 @@ func (a *app) printStatus(s api.Status) error {
 		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
 	})
 	a.printStranded(s)
+	a.printPauses(s)
 	if len(held) > 0 {
 		a.heading("Waiting for a connection", len(held))
 		first(a, held, "keep runs --open", waitText)
@@ -145,6 +146,35 @@ func (a *app) printStranded(s api.Status) {
 		a.heading("Read by no consumer", len(s.Stranded))
 	}
 	first(a, s.Stranded, "keep status --json", func(t api.Stranded) string { return terminal.Clean(t.Why) })
+}
+
+// printPauses prints why workflows are paused, each reason once: what pauses all of them is read once.
+func (a *app) printPauses(s api.Status) {
+	var notes []string
+	paused := make(map[string][]keep.WorkflowName)
+	for _, w := range s.Workflows {
+		if w.PauseNote == nil {
+			continue
+		}
+		if paused[*w.PauseNote] == nil {
+			notes = append(notes, *w.PauseNote)
+		}
+		paused[*w.PauseNote] = append(paused[*w.PauseNote], w.Name)
+	}
+	if len(notes) > 0 {
+		a.heading("Paused", len(notes))
+	}
+	first(a, notes, "keep workflows show W", func(note string) string {
+		return fmt.Sprintf("%s: %s", andMore(paused[note]), terminal.Clean(note))
+	})
+}
+
+// andMore names the first of workflows, and how many more there are.
+func andMore(ws []keep.WorkflowName) string {
+	if more := len(ws) - 1; more > 0 {
+		return fmt.Sprintf("%s and %d more", ws[0], more)
+	}
+	return string(ws[0])
 }
 
 // printHostFaults prints what the hosts lack.
@@ -194,10 +224,7 @@ func causeText(c api.Cause) string {
 	if c.Code != "" {
 		about += " (" + c.Code + ")"
 	}
-	in := string(c.Workflows[0])
-	if more := len(c.Workflows) - 1; more > 0 {
-		in = fmt.Sprintf("%s and %d more", in, more)
-	}
+	in := andMore(c.Workflows)
 	if c.Count == 1 {
 		return fmt.Sprintf("%s in %s: keep inbox show %s", about, in, c.Example)
 	}

@@ -133,8 +133,7 @@ func New(cfg Config) *Manager {
 func LongestCall(rules policy.Lease) time.Duration { return rules.TTL - rules.Margin() - pollEvery }
 
 // Run renews the leases, claims and releases until ctx is done; then it resigns. It
-// calls quit with keep.ErrNewerDatabase when this version of Keep must not touch the
-// database any more.
+// calls quit with an error that [Ends].
 func (m *Manager) Run(ctx context.Context, quit func(error)) {
 	if p := m.cfg.Presence; p != nil {
 		if err := p.Announce(m.host.ID); err != nil {
@@ -147,7 +146,8 @@ func (m *Manager) Run(ctx context.Context, quit func(error)) {
 		// then the others would count with it for one more lease.
 		if err := m.turn(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
 			m.failed(ctx, err)
-			if errors.Is(err, keep.ErrNewerDatabase) {
+			if Ends(err) {
+				m.log.ErrorContext(ctx, "this host must not touch the database any more, and ends", "host", m.host.ID, "err", err)
 				m.stopAll()
 				quit(err)
 			}
@@ -156,6 +156,12 @@ func (m *Manager) Run(ctx context.Context, quit func(error)) {
 		m.pause(ctx, wait)
 	}
 	m.resign(context.WithoutCancel(ctx))
+}
+
+// Ends reports whether err says that this process must not touch the database any more: keep.ErrNewerDatabase
+// and keep.ErrReplaced.
+func Ends(err error) bool {
+	return errors.Is(err, keep.ErrNewerDatabase) || errors.Is(err, keep.ErrReplaced)
 }
 
 // resign gives everything back.

@@ -271,6 +271,52 @@ func (s *Server) exec(ctx context.Context, query string) error {
 // Standby starts a second server that follows s, and makes every commit of s wait
 // until the second has it on disk (synchronous_standby_names). The caller stops it.
 func (s *Server) Standby(ctx context.Context) (*Server, error) {
+	r, err := s.Follower(ctx)
+	if err != nil {
+		return r, err
+	}
+	if err := s.exec(ctx, `ALTER SYSTEM SET synchronous_standby_names = '*'`); err != nil {
+		return r, err
+	}
+	if err := s.exec(ctx, `SELECT pg_reload_conf()`); err != nil {
+		return r, err
+	}
+	return r, s.until(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`)
+}
+
+// until waits until a query says true.
+func (s *Server) until(ctx context.Context, query string) error {
+	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	for {
+		var is bool
+		if err := conn.QueryRow(ctx, query).Scan(&is); err != nil || is {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", query, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Lag makes a standby stop to follow: it does not get what is committed from now on.
+func (s *Server) Lag(ctx context.Context) error {
+	if err := s.exec(ctx, `ALTER SYSTEM SET primary_conninfo = ''`); err != nil {
+		return err
+	}
+	if err := s.exec(ctx, `SELECT pg_reload_conf()`); err != nil {
+		return err
+	}
+	return s.until(ctx, `SELECT NOT EXISTS (SELECT FROM pg_stat_wal_receiver)`)
+}
+
+// Follower starts a second server that follows s, and for which nothing waits. The caller stops it.
+func (s *Server) Follower(ctx context.Context) (*Server, error) {
 	base, err := os.MkdirTemp("", "pgtest")
 	if err != nil {
 		return nil, err
@@ -289,28 +335,7 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 		os.RemoveAll(base)
 		return nil, err
 	}
-	if err := s.exec(ctx, `ALTER SYSTEM SET synchronous_standby_names = '*'`); err != nil {
-		return r, err
-	}
-	if err := s.exec(ctx, `SELECT pg_reload_conf()`); err != nil {
-		return r, err
-	}
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
-	if err != nil {
-		return r, err
-	}
-	defer conn.Close(ctx)
-	for {
-		var synced bool
-		if err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync')`).Scan(&synced); err != nil || synced {
-			return r, err
-		}
-		select {
-		case <-ctx.Done():
-			return r, fmt.Errorf("the standby does not follow: %w", context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	return r, s.until(ctx, `SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')`)
 }
 
 // Admit lets everybody in from a network, such as 10.0.0.0/8. The server must listen

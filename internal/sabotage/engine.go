@@ -240,7 +240,7 @@ var engineBreaks = []Break{
 		`_, written := errors.AsType[*commitError](err)`, `written := false`, "./engine -run TestCutOffWhileTheCallIsRecorded"},
 
 	{"one-failed-listing-is-the-last", "explained", "engine/engine.go",
-		`case !listed, errors.Is(err, keep.ErrReplaced):`, `case listed, !listed:`, "./engine -run TestListingFails"},
+		`case !listed, lease.Ends(err):`, `case listed, !listed:`, "./engine -run TestListingFails"},
 
 	// Blocked items.
 	{"blocked-item-runs", "once", "engine/detach.go",

@@ -15,19 +15,23 @@ import (
 // A leaseFact is the row of a workflow, which a commit has locked.
 type leaseFact struct {
 	last     int64 // the last number given
+	commits  int64 // of hosts
 	host     keep.HostID
 	epoch    int64
 	deployed bool
+
+	written bool // a commit is to be written
+	wrote   progress
 }
 
 // leaseFacts is where every commit begins. Rows are locked in the order of their
 // names, so that two groups never wait for each other.
-const leaseFacts = `SELECT workflow, n, host, epoch, deployed FROM lease WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
+const leaseFacts = `SELECT workflow, n, commits, host, epoch, deployed FROM lease WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
 
 func (s *snapshot) scanLease(row pgx.CollectableRow) error {
 	var w keep.WorkflowName
 	l := new(leaseFact)
-	err := row.Scan(into(&w), &l.last, into(&l.host), &l.epoch, &l.deployed)
+	err := row.Scan(into(&w), &l.last, &l.commits, into(&l.host), &l.epoch, &l.deployed)
 	s.leases[w] = l
 	return err
 }
@@ -42,8 +46,8 @@ func (t *tx) fence(epoch int64) error {
 
 var (
 	// setLease ends every commit.
-	setLease = over(`UPDATE lease AS t SET n = v.n, touched = t.touched OR v.touched
-		  FROM %s WHERE t.workflow = v.workflow`, `workflow text, n bigint, touched boolean`)
+	setLease = over(`UPDATE lease AS t SET n = v.n, commits = v.commits, touched = t.touched OR v.touched
+		  FROM %s WHERE t.workflow = v.workflow`, `workflow text, n bigint, commits bigint, touched boolean`)
 	makeLease = updateOf("lease", "workflow text", "since bigint, deployed boolean")
 
 	// countWorkflows changes the one row that all workflows share, when they are
@@ -64,15 +68,19 @@ func (t *tx) lease() {
 	t.add(&alertHosts, "")
 }
 
-// writeLease keeps the last number, and notes for the host of the workflow that
-// another caller committed.
+// writeLease keeps the last number, counts the commits of hosts, and notes for the host of the
+// workflow that another caller committed.
 func (t *tx) writeLease(epoch int64) {
 	l := t.s.leases[t.workflow]
 	touched := epoch == 0 && l.host != ""
 	if touched {
 		t.add(&alertHosts, text(string(l.host)))
 	}
-	t.add(&setLease, text(string(t.workflow)), l.last, touched)
+	if epoch != 0 {
+		l.commits++
+	}
+	l.written, l.wrote = true, progress{l.last, l.commits}
+	t.add(&setLease, text(string(t.workflow)), l.last, l.commits, touched)
 }
 
 // The server's time in milliseconds, in SQL: as it is, and as it was when the
@@ -82,13 +90,21 @@ const (
 	begun = `(extract(epoch FROM transaction_timestamp()) * 1000)::bigint`
 )
 
-// leaseStatus says how the host $1 stands. It counts hosts and not workflows, and takes
-// the marks off what it names; one that is being committed to keeps its mark.
-const leaseStatus = `
+const (
+	// leaseStatus says how the host $1 stands. It counts hosts and not workflows, and takes
+	// the marks off what it names; one that is being committed to keeps its mark.
+	leaseStatus = `
 	WITH told AS (
 		UPDATE lease SET touched = FALSE
 		 WHERE workflow IN (SELECT workflow FROM lease WHERE host = $1 AND touched FOR UPDATE SKIP LOCKED)
-		RETURNING workflow),
+		RETURNING workflow),` + restOfStatus
+
+	// lookedAt says the same to who only reads, and takes no marks off.
+	lookedAt = `
+	WITH told AS (SELECT workflow FROM lease WHERE host = $1 AND touched),` + restOfStatus
+)
+
+const restOfStatus = `
 	moment AS (SELECT ` + begun + ` AS now),
 	fleet AS (
 		SELECT coalesce(sum(held) FILTER (WHERE until > now), 0)::bigint AS there,
@@ -130,6 +146,9 @@ func (db *DB) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (p 
 	if db.pool == nil || db.over.Load() {
 		return p, ErrClosed
 	}
+	if err := db.record.failed(); err != nil {
+		return p, err
+	}
 	id := text(string(h.ID))
 	db.alerts.of(id)
 	connections, inGo := "", texts(h.InGo)
@@ -157,7 +176,14 @@ func (db *DB) Heartbeat(ctx context.Context, h keep.Host, ttl time.Duration) (p 
 
 // Poll returns what Heartbeat would; see store.Hosts.
 func (db *DB) Poll(ctx context.Context, id keep.HostID) (keep.LeaseStatus, error) {
-	return one(ctx, db, "lease status", string(id), db.scanStatus, leaseStatus, id)
+	if err := db.record.failed(); err != nil {
+		return keep.LeaseStatus{}, err
+	}
+	sql := leaseStatus
+	if id == "" || db.cfg.ReadOnly { // the server may be one that nobody can write to
+		sql = lookedAt
+	}
+	return one(ctx, db, "lease status", string(id), db.scanStatus, sql, id)
 }
 
 // Deregister forgets a host; see store.Hosts.

@@ -65,11 +65,12 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	// is still there: looks are tried again.
 	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > 3*time.Second }
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if pooled(conn.Config()) {
-			return nil
+		if !pooled(conn.Config()) {
+			if _, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout, db.cfg.IdleTimeout), pgx.QueryExecModeSimpleProtocol); err != nil {
+				return err
+			}
 		}
-		_, err := conn.Exec(ctx, sessionSettings(db.cfg.StatementTimeout, db.cfg.IdleTimeout), pgx.QueryExecModeSimpleProtocol)
-		return err
+		return db.recall(ctx, conn)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -150,6 +151,11 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 	if err != nil {
 		return known, err
 	}
+	if !readOnly {
+		if err := writable(ctx, pool); err != nil {
+			return known, err
+		}
+	}
 	if version > 0 && !readOnly {
 		mark, err := readMark(ctx, pool)
 		if err == nil {
@@ -170,6 +176,16 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
 	}
 	return known, migrate(ctx, pool, files)
+}
+
+// writable refuses a server that takes no changes.
+func writable(ctx context.Context, q querier) error {
+	var readOnly bool
+	err := q.QueryRow(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly)
+	if err == nil && readOnly {
+		err = errors.New("the database is read-only (a standby?): name the server that takes changes, or several and target_session_attrs=read-write")
+	}
+	return err
 }
 
 // A querier runs one query: the pool, or a transaction.

@@ -126,7 +126,7 @@ func noHosts(ctx context.Context, tx pgx.Tx) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s; stop it (if it is dead, its leases end in %s)", keep.ErrLocked, plain(name),
+	return fmt.Errorf("%w: %s; stop it. If it is dead, or this is the copy of a dump, which shows the hosts of its original (they may continue), wait: its leases end in %s", keep.ErrLocked, plain(name),
 		(time.Duration(left) * time.Millisecond).Round(time.Second))
 }
 
@@ -159,11 +159,17 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(ctx, h.tx, false); err != nil {
 		return waited(err)
 	}
-	if _, err := h.tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
-		WHERE pause_note NOT LIKE $3`, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
+	if err := pauseAll(ctx, h.tx, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
 		return err
 	}
 	return h.Set(ctx, transfer.Mark{})
+}
+
+// pauseAll pauses every workflow, and says why in its note if that is not like what was said before.
+func pauseAll(ctx context.Context, tx pgx.Tx, at int64, note, like string) error {
+	_, err := tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
+		WHERE pause_note NOT LIKE $3`, at, note, like)
+	return err
 }
 
 // Release ends the connection. A transaction that was not committed never was.
@@ -186,6 +192,9 @@ func (h *held) Release() error {
 // says to make one if there is none.
 func prepareMoved(ctx context.Context, pool *pgxpool.Pool, make bool) error {
 	files, err := migrationFiles()
+	if err == nil {
+		err = writable(ctx, pool)
+	}
 	if err != nil {
 		return err
 	}

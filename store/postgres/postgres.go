@@ -64,6 +64,7 @@ type DB struct {
 	schema int     // the last migration that this program has
 	walk   int     // rows that a search reads before it asks the index
 	over   atomic.Bool
+	record record
 	commit combiner[keep.Commit]
 	keys   *Keys
 }
@@ -135,7 +136,8 @@ func (db *DB) Close() error {
 // its round trips.
 //
 // A connection that is lost while the server commits leaves the fate unknown: the
-// error then is none of package keep.
+// error then is none of package keep. It is keep.ErrReplaced once the server lacks what it
+// said is committed; then every workflow is paused.
 func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	err := ErrClosed
 	switch {

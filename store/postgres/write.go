@@ -55,7 +55,14 @@ func (db *DB) transact(ctx context.Context, group []*request[keep.Commit]) error
 		return err
 	}
 	defer conn.Release()
+	if err := db.record.failed(); err != nil {
+		return err
+	}
+	known := db.record.before(group)
 	s, err := db.read(ctx, conn, group)
+	if err == nil {
+		err = db.compare(s, known)
+	}
 	if err != nil {
 		return rollback(ctx, conn, err)
 	}
@@ -74,6 +81,7 @@ func (db *DB) transact(ctx context.Context, group []*request[keep.Commit]) error
 	if err := writeAll(ctx, conn, b); err != nil {
 		return rollback(ctx, conn, err)
 	}
+	db.record.add(s)
 	return nil
 }
 

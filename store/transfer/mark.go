@@ -88,6 +88,18 @@ func (m Mark) Refuse() error {
 	return nil
 }
 
+const lostAt = "the database lost its last commits, as a host saw at "
+
+// LostNotes is to LostNote what RestoredNotes is to RestoredNote.
+const LostNotes = lostAt + "%"
+
+// LostNote is why a workflow is paused whose database went back under a host that was at work, as
+// after a failover to a standby that was behind.
+func LostNote(at time.Time) string {
+	return lostAt + at.UTC().Format(time.RFC3339) +
+		"; what was done since is not known here, and would be done again: stop all hosts, and see keep db restored --help"
+}
+
 const restoredAt = "the database was restored from a backup at "
 
 // RestoredNotes is the pattern of LIKE for notes that begin as RestoredNote: it was said before.

@@ -1,0 +1,1 @@
+-- How often hosts on Postgres committed, by which they see that a server lost something. A file sees that by its lock.
