@@ -59,13 +59,14 @@ func (s *Server) publishes() {
 		"Add an event to a topic; 200 if the topic has its message id already, and then nothing changes", access.Operator)
 	op.DefaultStatus = http.StatusCreated
 	op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
-	op.Responses = map[string]*huma.Response{"200": {Description: "The event was there"}}
 	register(s, op, func(ctx context.Context, in *publish) (*published, error) {
 		out, err := s.publish(ctx, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
 		return out, nil
+	}, func(huma.Registry) map[string]*huma.Response {
+		return map[string]*huma.Response{"200": {Description: "The event was there"}}
 	})
 }
 

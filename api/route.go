@@ -29,6 +29,7 @@ func register[I, O any](s *Server, op huma.Operation, f func(context.Context, *I
 	r.put = func(api huma.API) { // again for the document: nothing is shared
 		op := op
 		op.Parameters, op.Errors = slices.Clone(op.Parameters), slices.Clone(op.Errors)
+		op.Responses = nil // huma writes to it: what describe returns is of this document alone
 		for _, d := range answers {
 			op.Responses = d(api.OpenAPI().Components.Schemas)
 		}

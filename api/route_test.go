@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -41,5 +42,47 @@ func TestSchemasOfWhatIsAskedFor(t *testing.T) {
 	}
 	if want := []string{"GET " + Prefix + "/whoami"}; !slices.Equal(made, want) {
 		t.Errorf("schemas were made for %v, want %v", made, want)
+	}
+}
+
+// The document, the page about it and a first request may make one operation at the same time: huma writes to the responses
+// of an operation, so none are shared.
+func TestOperationsShareNoResponses(t *testing.T) {
+	store := memory.New()
+	op, err := operator.New(store, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{Store: store, Actor: op, Changes: feed.New(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ready, done sync.WaitGroup
+	ready.Add(3)
+	docs := make([]*huma.OpenAPI, 2)
+	begin := func(f func()) { done.Go(func() { ready.Done(); ready.Wait(); f() }) }
+	for i := range docs {
+		begin(func() { docs[i] = s.whole() })
+	}
+	begin(func() {
+		r := httptest.NewRequest(http.MethodPost, Prefix+"/workflows/w/topics/t/events", nil)
+		s.ServeHTTP(httptest.NewRecorder(), r.WithContext(access.With(r.Context(), access.Identity{Name: "ann", Role: access.Operator})))
+	})
+	done.Wait()
+	for path, item := range docs[0].Paths {
+		other := docs[1].Paths[path]
+		for method, ops := range map[string][2]*huma.Operation{
+			http.MethodGet: {item.Get, other.Get}, http.MethodPost: {item.Post, other.Post}, http.MethodPut: {item.Put, other.Put},
+			http.MethodPatch: {item.Patch, other.Patch}, http.MethodDelete: {item.Delete, other.Delete},
+		} {
+			if ops[0] == nil {
+				continue
+			}
+			for status, response := range ops[0].Responses {
+				if ops[1].Responses[status] == response {
+					t.Errorf("%s %s: 2 documents share the response %s", method, path, status)
+				}
+			}
+		}
 	}
 }

@@ -131,6 +131,15 @@ func (c *conn) each(sql string, args []any, f func([]driver.Value) error) (err e
 	}
 }
 
+// changes returns how many rows the connection has changed since it was opened, those that were rolled back among them.
+func (c *conn) changes() (int64, error) {
+	row, err := c.row(`SELECT total_changes()`)
+	if err != nil {
+		return 0, err
+	}
+	return row[0].(int64), nil
+}
+
 // prepare returns the statement of a text and puts its arguments in c.args.
 func (c *conn) prepare(sql string, args []any) (stmt, error) {
 	s, ok := c.stmts[sql]

@@ -12,8 +12,8 @@ import (
 )
 
 // The lock beside a database says how often a host has opened, closed or written to it, and so does the
-// database; of what it writes a host counts one transaction in a second. A file that says less than its lock is a copy from
-// before: whoever worked on it would do again what was done since. The database counts first, in a transaction that is on
+// database; of the transactions that change something a host counts one in a second. A file that says less than its
+// lock is a copy from before: whoever worked on it would do again what was done since. The database counts first, in a transaction that is on
 // disk, so a death or a power loss between the two leaves a file that says more, which is no copy. A copy looks like
 // the file of a host that was killed if all that it wrote since was within a second of a transaction that it had counted.
 // Who serves without being a host, as a proxy of idempotency keys, counts as well.
@@ -123,24 +123,37 @@ func countAnew(c *conn) error {
 
 // counts says who counts transactions, and when.
 type counts struct {
-	on   bool
-	host bool
-	due  <-chan time.Time // has a value each second
-	owed bool             // one was taken, and no transaction was counted since
+	on     bool
+	host   bool
+	due    <-chan time.Time // has a value each second
+	owed   bool             // one was taken, and no transaction was counted since
+	before int64            // changes of the connection when the transaction began
 }
 
-// count counts a transaction, as a part of it, if that is due, and returns what the lock is to say when it is on disk.
-func (n *counts) count(c *conn) (*signature, error) {
+// begin reads what the connection has changed so far, if the transaction that began is to be counted.
+func (n *counts) begin(c *conn) (err error) {
 	if !n.on {
-		return nil, nil
+		return nil
 	}
 	select {
 	case <-n.due:
 		n.owed = true
 	default:
 	}
+	if n.owed {
+		n.before, err = c.changes()
+	}
+	return err
+}
+
+// count counts a transaction that changed something, as a part of it, if that is due, and returns what the lock is to say when
+// it is on disk. A transaction that only read stays one: SQLite writes nothing to commit it.
+func (n *counts) count(c *conn) (*signature, error) {
 	if !n.owed {
 		return nil, nil
+	}
+	if now, err := c.changes(); err != nil || now == n.before {
+		return nil, err
 	}
 	s, err := sign(c)
 	return &s, err

@@ -238,6 +238,9 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 	if _, err := w.conn.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
+	if err := w.counts.begin(w.conn); err != nil {
+		return w.undo(err)
+	}
 	for _, r := range group {
 		if err := run(r); err != nil {
 			return w.undo(err)
