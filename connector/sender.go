@@ -7,7 +7,8 @@ import (
 )
 
 // A Sender returns whose credentials a connection sends with now, as keep.SentAs.As has it; of secrets it
-// has what mac makes of them.
+// has what mac makes of them. An account that holds nothing is there, and empty; one that is not there is not
+// named any more.
 type Sender func(ctx context.Context, mac func(secret string) string) (map[string]string, error)
 
 type sendAs struct{}

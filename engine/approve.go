@@ -97,8 +97,12 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 		return why == "", why
 	}
 	if a := q.Approval; a != nil && a.Key == c.Key {
+		how := "it was approved before Keep recorded where and how a call is sent: look at it once more"
+		if len(a.Pin) > 0 {
+			how = "it would be sent another way: " + howDiffers(a.Pin, c.Pin, "; ")
+		}
 		why = fmt.Sprintf("what %s approved at %s is not what would be sent now: %s", q.Decision.By, q.Decision.At.UTC().Format(time.DateTime+" UTC"),
-			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), "it would be sent another way: "+howDiffers(a.Pin, c.Pin, "; ")))
+			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), how))
 	}
 	return false, why
 }

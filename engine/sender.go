@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/account"
@@ -44,6 +45,8 @@ func (e *Engine) fingerprint(secret string) string {
 
 // withSender returns a pin that says whose credentials the call is sent with.
 func withSender(pin json.RawMessage, as map[string]string) (json.RawMessage, error) {
+	as = maps.Clone(as)
+	maps.DeleteFunc(as, func(_, who string) bool { return who == "" })
 	if len(as) == 0 {
 		return pin, nil
 	}
@@ -75,8 +78,11 @@ func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (chang
 			changed = append(changed, c)
 		}
 	}
-	if as = now; len(as) < len(was) {
-		as = was // an account that holds nothing sends nothing
+	as = maps.Clone(now)
+	for ref, who := range as {
+		if who == "" { // an account that holds nothing; what it may hold meanwhile is that of then
+			as[ref] = was[ref]
+		}
 	}
 	return changed, as, nil
 }

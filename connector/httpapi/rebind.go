@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -56,12 +57,14 @@ func withoutToken(tools map[string]Tool) map[string]Tool {
 	return tools
 }
 
-// headersThen returns the headers of today with the literal values of then. One that
-// holds another secret cannot be made again.
+// headersThen returns the headers of today with the literal values of then. One that holds
+// another secret or account cannot be made again. Whether the secret of a pack is of the same user is
+// asked beside: see connector.Sender.
 func (m *mutator) headersThen(was, today map[string]string) (map[string]string, error) {
-	references := make(map[string]bool)
-	for name := range m.service.config.References {
-		references[http.CanonicalHeaderKey(name)] = true
+	for _, name := range slices.Sorted(maps.Keys(m.service.config.References)) {
+		if key := http.CanonicalHeaderKey(name); key != "Secret" && was[key] != today[key] {
+			return nil, fmt.Errorf("it was sent with another %s", key)
+		}
 	}
 	out := maps.Clone(m.service.config.Headers)
 	for name := range out {
@@ -71,8 +74,6 @@ func (m *mutator) headersThen(was, today map[string]string) (map[string]string, 
 		case !had:
 			delete(out, name)
 		case then == today[key]:
-		case references[key]:
-			return nil, fmt.Errorf("it was sent with another %s", key)
 		default:
 			out[name] = then
 		}

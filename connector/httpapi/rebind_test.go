@@ -58,6 +58,12 @@ func TestRebind(t *testing.T) {
 	if len(asked) != 1 || !strings.HasPrefix(asked[0], "GET /payments?ref=") || !strings.HasSuffix(asked[0], " 17") {
 		t.Errorf("asked %q, want one lookup as account 17", asked)
 	}
+	of := func(account string) connector.Tool {
+		return bank(t, old.URL, func(c *httpapi.Config, _ *httpapi.Tool) { c.References["account"], c.Headers = account, nil })
+	}
+	if _, err := of("shop2").(connector.Rebinder).Rebind(of("shop").(connector.Pinner).Pin()); err == nil {
+		t.Error("another account was asked")
+	}
 	if _, err := now.(connector.Rebinder).Rebind(bank(t, old.URL, func(_ *httpapi.Config, tool *httpapi.Tool) { tool.Reconcile = nil }).(connector.Pinner).Pin()); err == nil {
 		t.Error("a tool without a lookup was bound again")
 	}

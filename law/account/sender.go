@@ -18,17 +18,29 @@ import (
 type Change struct {
 	Ref string // as keep.SentAs.As calls it
 	Was string
-	Now string // empty: there is no such secret any more
+	Now string // empty: there is no such secret any more, and no such account is named
+
+	place string // what came since, if Now is empty: whatever may have the place of Ref
 }
 
-// Changes returns what of the credentials of a call changed since. An account that holds nothing at
-// present is no change: it sends nothing. A secret that only has another name is none either.
+// Changes returns what of the credentials of a call changed since. An account that is named still, and
+// holds nothing at present, is no change: it sends nothing. A secret that only has another name is none either.
 func Changes(was, now map[string]string) (out []Change) {
 	values := slices.Collect(maps.Values(now))
+	came := ""
+	for _, ref := range slices.Sorted(maps.Keys(now)) {
+		if _, had := was[ref]; !had {
+			came += "\n" + ref + "\n" + now[ref]
+		}
+	}
 	for _, ref := range slices.Sorted(maps.Keys(was)) {
-		c := Change{ref, was[ref], now[ref]}
+		c := Change{Ref: ref, Was: was[ref], Now: now[ref]}
+		if c.Now == "" {
+			c.place = came
+		}
+		_, named := now[ref]
 		switch account := keep.OfAccount(ref) != ""; {
-		case c.Was == c.Now, account && c.Now == "", !account && slices.Contains(values, c.Was):
+		case c.Was == c.Now, account && named && c.Now == "", !account && slices.Contains(values, c.Was):
 		default:
 			out = append(out, c)
 		}
@@ -39,7 +51,7 @@ func Changes(was, now map[string]string) (out []Change) {
 // QuestionID returns the id of the one question about a change, whichever calls, workflows and hosts
 // it concerns.
 func (c Change) QuestionID() keep.EscalationID {
-	sum := sha256.Sum256([]byte(c.Ref + "\n" + c.Was + "\n" + c.Now))
+	sum := sha256.Sum256([]byte(c.Ref + "\n" + c.Was + "\n" + c.Now + c.place))
 	return keep.EscalationID("esc_user_" + hex.EncodeToString(sum[:10]))
 }
 
@@ -68,6 +80,8 @@ func (c Change) Before() string {
 // After says for people what became of that.
 func (c Change) After() string {
 	switch name := keep.OfAccount(c.Ref); {
+	case name != "" && c.Now == "":
+		return fmt.Sprintf("the connection does not name %s any more", name)
 	case name != "":
 		return fmt.Sprintf("%s was connected again since (%s)", name, c.Now)
 	case c.Now == "":

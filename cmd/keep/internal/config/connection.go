@@ -269,7 +269,7 @@ func (b *binder) settings(name, at string, n *node, v *vault, text string, k kin
 		return Connection{}, false
 	}
 	return Connection{
-		Name: name, Connector: text, Accounts: accounts, budgets: budgets, mcp: server, at: n, b: b, v: v, mark: v.markOf(n), sender: v.sender(n, accounts),
+		Name: name, Connector: text, Accounts: accounts, budgets: budgets, mcp: server, at: n, b: b, v: v, mark: v.markOf(n), sender: v.sender(n, accounts, server != nil),
 		open: func() (*connector.Connection, error) { return k.open(name, settings.Interface()) },
 	}, true
 }

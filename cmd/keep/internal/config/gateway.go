@@ -207,7 +207,7 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 	if b.mcpAccount(n, at, t.Account, t.Place) {
 		s.Account, s.Accounts, accounts = t.Account, liveAccounts{v, t.URL}, []string{t.Account}
 	}
-	s.Sender = v.sender(n, accounts)
+	s.Sender = v.sender(n, accounts, true)
 	return s
 }
 

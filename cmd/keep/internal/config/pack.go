@@ -267,7 +267,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	table["tools"] = &node{at: n.at, value: tools}
 	tree.value = table
 	return Connection{
-		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), Limits: p.Limits, at: &tree, b: b, v: v, mark: v.markOf(n), sender: v.sender(n, accounts),
+		Name: name, Connector: p.Name, Accounts: accounts, scopes: scopesOf(cfg), Limits: p.Limits, at: &tree, b: b, v: v, mark: v.markOf(n), sender: v.sender(n, accounts, false),
 		open: func() (*connector.Connection, error) {
 			conn, err := httpapi.New(name, cfg)
 			if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -13,40 +14,56 @@ import (
 // A sentSecret is a secret with which a connection sends, by what records call it.
 type sentSecret struct{ ref, value string }
 
-// sentSecrets returns the secrets that a table of the file has: those that it refers to, and what stands
-// there in plain text under a name of secrets. A tool has no secrets of its own.
-func (v *vault) sentSecrets(n *node) []sentSecret {
-	var out []sentSecret
-	n.each(func(c *node) {
+// where are the keys that say where and how a connection sends, which the pin of a call has, and not as whom.
+var where = []string{"base_url", "bucket", "ca", "cwd", "endpoint", "host", "idle", "imap", "path", "port", "region", "root", "settle_after", "smtp", "timeout", "tls", "url"}
+
+// sentSecrets returns what a table of the file sends with that may be a user's: the secrets and the variables
+// that it refers to, but for where it says only where; what stands there in plain text under a name of secrets;
+// and all that a server of MCP gets as its environment and headers. A tool has no plain secrets of its own.
+func (v *vault) sentSecrets(n *node, server bool) (out []sentSecret) {
+	n.walk("", "", func(path, key string, c *node) {
+		s, ok := c.string()
+		if !ok {
+			return
+		}
+		part, _, _ := strings.Cut(path, ".")
+		given := part == "env" || part == "headers"
+		place := slices.Contains(where, key) && !given && !strings.Contains(s, "@")
 		for _, ref := range reference().FindAllString(c.raw, -1) {
 			kind, name, _ := strings.Cut(strings.Trim(ref, "${}"), ":")
-			if value, ok := v.found[ref]; ok && (kind == "secret" || kind == "env" && guarded().MatchString(name)) {
+			if value, ok := v.found[ref]; ok && (kind == "secret" || kind == "env" && (!place || guarded().MatchString(name))) {
 				if kind == "env" {
 					name = ref
 				}
 				out = append(out, sentSecret{keep.SecretRef(name), value})
 			}
 		}
+		if c.raw == "" && s != "" && (guarded().MatchString(key) && part != "tools" || server && given) {
+			out = append(out, sentSecret{keep.SecretRef(path), s})
+		}
 	})
-	plain(n, "", func(path, value string) { out = append(out, sentSecret{keep.SecretRef(path), value}) })
 	return out
 }
 
-// plain calls f for what stands in a table in plain text under a name of secrets.
-func plain(n *node, path string, f func(path, value string)) {
-	for _, key := range slices.Sorted(maps.Keys(n.table())) {
-		c := n.table()[key]
-		if s, ok := c.string(); ok && c.raw == "" && s != "" && guarded().MatchString(key) {
-			f(dotted(path, key), s)
-		} else if dotted(path, key) != "tools" {
-			plain(c, dotted(path, key), f)
-		}
+// walk calls f for n and all that is in it, with its path and its last key.
+func (n *node) walk(path, key string, f func(path, key string, c *node)) {
+	if n == nil {
+		return
+	}
+	f(path, key, n)
+	for _, k := range slices.Sorted(maps.Keys(n.table())) {
+		n.table()[k].walk(dotted(path, k), k, f)
+	}
+	list, _ := n.value.([]*node)
+	for i, c := range list {
+		c.walk(dotted(path, strconv.Itoa(i)), key, f)
 	}
 }
 
-// sender returns what connector.Connection has as Sender, of a table that names accounts.
-func (v *vault) sender(n *node, accounts []string) connector.Sender {
-	secrets := v.sentSecrets(n)
+// sender returns what connector.Connection has as Sender, of a table that names accounts, and may be that
+// of a server of MCP.
+func (v *vault) sender(n *node, accounts []string, server bool) connector.Sender {
+	secrets := v.sentSecrets(n, server)
 	if len(secrets)+len(accounts) == 0 {
 		return nil
 	}
@@ -60,9 +77,7 @@ func (v *vault) sender(n *node, accounts []string) connector.Sender {
 			if err != nil {
 				return nil, err
 			}
-			if owner != "" {
-				as[keep.AccountRef(name)] = owner
-			}
+			as[keep.AccountRef(name)] = owner
 		}
 		return as, nil
 	}

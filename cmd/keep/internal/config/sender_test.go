@@ -1,0 +1,56 @@
+package config_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/connector"
+)
+
+// owners are accounts that have an owner each, but for "none".
+type owners struct{ connector.Accounts }
+
+func (owners) Owner(_ context.Context, name string) (string, error) {
+	return map[string]string{"shop": "ann"}[name], nil
+}
+
+// Law: bound-to-its-world. What may be a user's counts, whatever the name of a variable; what says where does not.
+func TestSender(t *testing.T) {
+	for _, c := range []struct{ table, ref, value string }{
+		{"[connections.bank]\nconnector = \"http\"\nbase_url = \"${env:PLACE}\"\nheaders = { X-Key = \"${env:STRIPE}\" }", "secret ${env:STRIPE}", "ann"},
+		{"[connections.bank]\nconnector = \"http\"\nbase_url = \"${env:PLACE}\"\nheaders = { X-Key = \"${account:shop}\" }", "account shop", "ann"},
+		{"[connections.bank]\nconnector = \"http\"\nbase_url = \"${env:PLACE}\"\nheaders = { X-Key = \"${account:none}\" }", "account none", ""},
+		{"[connections.bank]\nconnector = \"mcp\"\ncommand = \"x\"\nenv = { STRIPE = \"ann\" }", "secret env.STRIPE", "ann"},
+		{"[connections.bank]\nconnector = \"mcp\"\ncommand = \"x\"\nargs = [\"--user\", \"${env:STRIPE}\"]", "secret ${env:STRIPE}", "ann"},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(c.table+tools(c.table)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Load(config.Options{Dir: dir, Environ: []string{"PLACE=http://127.0.0.1:1", "STRIPE=ann"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.UseAccounts(owners{})
+		conns, err := cfg.Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		as, err := conns[0].Sender(t.Context(), func(s string) string { return s })
+		if got, has := as[c.ref]; err != nil || !has || got != c.value || len(as) != 1 {
+			t.Errorf("%s: sends as %v, %v; want %s alone, %q", c.table, as, err, c.ref, c.value)
+		}
+	}
+}
+
+// tools returns a tool for a connection by HTTP.
+func tools(table string) string {
+	if strings.Contains(table, `"mcp"`) {
+		return "\n[connections.bank.tools.pay]\neffect = \"mutate\"\nidentity = [\"id\"]\n"
+	}
+	return "\n[connections.bank.tools.list]\neffect = \"list\"\npath = \"/\"\n"
+}
