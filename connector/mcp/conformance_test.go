@@ -79,16 +79,10 @@ func httpBench(tb testing.TB, tool string) *connectortest.Bench {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	troubles := connectortest.HTTPTroubles(proxy, service)
-	for i := range troubles {
-		if troubles[i].Name == "422" { // servers give it for an error of a tool too
-			troubles[i].Want = keep.ClassUnknown
-		}
-	}
 	return &connectortest.Bench{
 		Connection: conn, Tool: tool, Params: params, Refused: refused, Secrets: []string{service.Secret},
 		Effects:  func(n int) int { return service.Effects(fmt.Sprintf("t%d", n)) },
-		Troubles: troubles, Settle: service.Settle,
+		Troubles: connectortest.MCPTroubles(proxy, service), Settle: service.Settle,
 	}
 }
 

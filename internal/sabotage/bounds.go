@@ -152,7 +152,7 @@ var boundsBreaks = []Break{
 	{"budget-is-not-held-by-the-record", "within-budget", "law/commit/within.go",
 		`if others.Plus(c.Amount) > c.Limit {`, `if others.Plus(c.Amount) > c.Limit && false {`, "./store/sqlite -run TestStore/of_calls_that_spend"},
 	{"budget-is-not-locked", "within-budget", "store/postgres/budget.go",
-		`r.identityLocks = append(r.identityLocks, budgetLock(w.Budget))`, `_ = budgetLock(w.Budget)`, "./store/postgres -run TestBudgetOfTwoHosts"},
+		`r.identityLocks = append(r.identityLocks, budgetLock(name))`, `_ = budgetLock(name)`, "./store/postgres -run TestBudgetOfTwoHosts"},
 	{"doubt-leaves-the-window", "within-budget", "budget.go",
 		`if !m.State.Spends() || !m.SpentAt.After(since) && !m.State.InDoubt() {`, `if !m.State.Spends() || !m.SpentAt.After(since) {`, "./engine -run TestBudgetCountsDoubt"},
 	{"what-failed-is-not-given-back", "within-budget", "budget.go",

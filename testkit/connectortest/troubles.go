@@ -51,3 +51,15 @@ func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
 	}
 	return list
 }
+
+// MCPTroubles are HTTPTroubles for MCP servers, which answer 422 for the error of a tool, too: it
+// is no proof that nothing happened.
+func MCPTroubles(p *Proxy, o Scripted) []Trouble {
+	list := HTTPTroubles(p, o)
+	for i := range list {
+		if list[i].Name == "422" {
+			list[i].Want = keep.ClassUnknown
+		}
+	}
+	return list
+}

@@ -297,7 +297,7 @@ func TestPairingsOfTwins(t *testing.T) {
 					Tool: tool, Secrets: []string{service.Secret}, Refused: []json.RawMessage{json.RawMessage(`[]`)},
 					Params:   func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(p.params, n)) },
 					Effects:  func(n int) int { return service.Effects(fmt.Sprintf(p.effect, n)) },
-					Troubles: connectortest.HTTPTroubles(proxy, service), Settle: service.Settle,
+					Troubles: connectortest.MCPTroubles(proxy, service), Settle: service.Settle,
 				}
 			})
 		})
