@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -194,6 +196,47 @@ func TestDoubtUnderAnotherUser(t *testing.T) {
 				t.Errorf("paid by %q, want %q", got, c.paid)
 			}
 		})
+	}
+}
+
+// Another account in keep.toml is another user, as far as anybody knows: a person is asked, and nothing is
+// paid twice, also when the file is put back.
+func TestDoubtUnderAnotherAccountName(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"A", "C"} {
+		d, s := newTill(t, level, "account", true)
+		serveIn(t, d.dir, "--listen", "127.0.0.1:0").wait(t, "Serving 1 workflow")
+		if out, status := d.keep("publish", "o", "t", "--id", "one", "{}"); status != 0 {
+			t.Fatal(out)
+		}
+		poll(t, "the doubt", func() string {
+			if ms := list[api.Mutation](d, "mutations"); len(ms) == 1 && ms[0].State == keep.NeedsReconcile {
+				return ""
+			}
+			return "there is none"
+		})
+		cmd := d.command("connect", "till", "--name", "shop2")
+		cmd.Stdin = strings.NewReader("bob-1\n")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("connect: %v\n%s", err, out)
+		}
+		text, err := os.ReadFile(filepath.Join(d.dir, "keep.toml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.write("keep.toml", strings.Replace(string(text), `"shop"`, `"shop2"`, 1))
+		poll(t, "the question", func() string {
+			open := list[api.Escalation](d, "inbox")
+			if len(open) == 1 && open[0].Kind == keep.AskUnknownOutcome && strings.Contains(open[0].Why, `"shop" → "shop2"`) {
+				return ""
+			}
+			return fmt.Sprintf("%+v", open)
+		})
+		d.write("keep.toml", string(text))
+		s.heal()
+		if ms := list[api.Mutation](d, "mutations"); ms[0].State != keep.Indeterminate || s.payments() != "ann" {
+			t.Errorf("level %s: %s, paid by %q; want a doubt, and ann", level, ms[0].State, s.payments())
+		}
 	}
 }
 
