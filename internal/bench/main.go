@@ -9,6 +9,7 @@
 //	go run ./internal/bench -reads     (only what it costs to record what runs read, in turns with and without)
 //	go run ./internal/bench -tests     (only keep test on large files of tests)
 //	go run ./internal/bench -growth    (only a host beside one with a million runs, with a chart; 15 minutes)
+//	go run ./internal/bench -pages     (only which pages consumer runs write to the log of SQLite)
 //	go run ./internal/bench -binary    (only what is in the command)
 //	go run ./internal/bench -hosts     (only two hosts on a Postgres of its own, beside one on SQLite)
 //
@@ -43,6 +44,7 @@ func main() {
 	flag.BoolFunc("tests", "measure only keep test on large files of tests", func(string) error { o.only = partTests; return nil })
 	flag.BoolFunc("hosts", "measure only two hosts on Postgres, beside one on SQLite", func(string) error { o.only = partHosts; return nil })
 	flag.BoolFunc("growth", "measure only what stored runs and events cost", func(string) error { o.only = partGrowth; return nil })
+	flag.BoolFunc("pages", "say only which pages runs write to the log of SQLite", func(string) error { o.only = partPages; return nil })
 	flag.BoolFunc("binary", "say only what is in the command", func(string) error { o.only = partBinary; return nil })
 	flag.StringVar(&o.chart, "chart", "", "with -growth: draw it into this `file`, as SVG")
 	flag.BoolVar(&o.quick, "quick", false, "a hundredth of the work")
@@ -121,6 +123,7 @@ const (
 
 	partGrowth part = "growth"
 	partBinary part = "binary"
+	partPages  part = "pages"
 )
 
 func run(ctx context.Context, o options, out io.Writer) error {
@@ -150,6 +153,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return reads(ctx, dir, s, out)
 	case partTests:
 		return tests(ctx, filepath.Join(dir, "tests"), s.tests, out)
+	case partPages:
+		return pages(ctx, filepath.Join(dir, "pages"), s, out)
 	case partBinary:
 		return binary(ctx, dir, out)
 	case partGrowth:
