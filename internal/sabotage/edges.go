@@ -83,6 +83,8 @@ var edgesBreaks = []Break{
 		`err = toWAL(conn)`, `err = nil`, "./store/sqlite -run TestFileWithoutALog"},
 	{"server-that-went-back", "once", "store/postgres/lost.go",
 		`if found[w].behind(p) {`, `if false && found[w].behind(p) {`, "./store/postgres -run TestDatabaseWentBack"},
+	{"replica-decides-that-the-server-went-back", "settled-stays", "store/postgres/lost.go",
+		`known, ` + "`SELECT workflow, n, commits FROM lease ORDER BY workflow FOR UPDATE`" + `); err != nil || lacks == "" {`, `known, ` + "`SELECT workflow, n, commits FROM lease ORDER BY workflow FOR UPDATE`" + `); err != nil {`, "./store/postgres -run TestDatabaseDidNotGoBack"},
 	{"commits-of-others-hide-a-loss", "once", "store/postgres/lost.go",
 		`p.n < known.n || p.commits < known.commits`, `p.n < known.n`, "./store/postgres -run TestDatabaseWentBack"},
 	{"old-connections-are-not-compared", "once", "store/postgres/lost.go",

@@ -128,3 +128,13 @@ func (db *DB) PulseBlocks(ctx context.Context, host string) (n int, err error) {
 
 // SearchByIndex makes searches ask the index after one row of the list.
 func (db *DB) SearchByIndex() { db.walk = 1 }
+
+// Judge does what comes after a connection seemed to lack commits.
+func (db *DB) Judge(ctx context.Context) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return db.stop(ctx, conn.Conn(), db.record.all())
+}

@@ -105,31 +105,43 @@ func (db *DB) recall(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&follows); err != nil || follows {
 		return err
 	}
-	rows, err := conn.Query(ctx, `SELECT workflow, n, commits FROM lease WHERE workflow = ANY($1)`, texts(slices.Collect(maps.Keys(known))))
-	if err != nil {
+	lacks, err := lacking(ctx, conn, known, `SELECT workflow, n, commits FROM lease WHERE workflow = ANY($1)`, texts(slices.Collect(maps.Keys(known))))
+	if err != nil || lacks == "" {
 		return err
+	}
+	return db.stop(ctx, conn, known)
+}
+
+// lacking returns a workflow of which the rows say less than is known; empty: there is none.
+func lacking(ctx context.Context, q querier, known map[keep.WorkflowName]progress, sql string, args ...any) (keep.WorkflowName, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return "", err
 	}
 	found := make(map[keep.WorkflowName]progress, len(known))
 	var w keep.WorkflowName
 	var p progress
 	if _, err := pgx.ForEachRow(rows, []any{into(&w), &p.n, &p.commits}, func() error { found[w] = p; return nil }); err != nil {
-		return err
+		return "", err
 	}
 	for w, p := range known {
 		if found[w].behind(p) {
-			return db.stop(ctx, conn, w)
+			return w, nil
 		}
 	}
-	return nil
+	return "", nil
 }
 
-// stop pauses every workflow, since the server has gone back, and refuses everything from then on.
-func (db *DB) stop(ctx context.Context, conn *pgx.Conn, w keep.WorkflowName) error {
-	err := fmt.Errorf("%w: the server does not have what it said is committed to workflow %s, as after a failover to a standby that was behind; "+
-		"what was done since would be done again: every workflow is paused; stop all hosts, and see keep db restored --help", keep.ErrReplaced, w)
+// stop pauses every workflow if the server has gone back, and refuses everything from then on.
+//
+// It looks again at rows that it locks, which only a server that takes writes has: a pooler may have had
+// another one answer before, that was behind.
+func (db *DB) stop(ctx context.Context, conn *pgx.Conn, known map[keep.WorkflowName]progress) error {
+	var lacks keep.WorkflowName
 	paused := pgx.BeginTxFunc(ctx, conn, readCommitted, func(tx pgx.Tx) error {
 		// As commits do: they begin with these rows, in this order.
-		if _, err := tx.Exec(ctx, `SELECT 1 FROM lease ORDER BY workflow FOR UPDATE`); err != nil {
+		var err error
+		if lacks, err = lacking(ctx, tx, known, `SELECT workflow, n, commits FROM lease ORDER BY workflow FOR UPDATE`); err != nil || lacks == "" {
 			return err
 		}
 		var at int64
@@ -147,6 +159,11 @@ func (db *DB) stop(ctx context.Context, conn *pgx.Conn, w keep.WorkflowName) err
 	if paused != nil {
 		return fmt.Errorf("pause every workflow, since the server went back: %w", paused)
 	}
+	if lacks == "" {
+		return nil
+	}
+	err := fmt.Errorf("%w: the server does not have what it said is committed to workflow %s, as after a failover to a standby that was behind; "+
+		"what was done since would be done again: every workflow is paused; stop all hosts, and see keep db restored --help", keep.ErrReplaced, lacks)
 	db.record.mu.Lock()
 	defer db.record.mu.Unlock()
 	db.record.lost = err

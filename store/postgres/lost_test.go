@@ -164,6 +164,8 @@ func TestDatabaseDidNotGoBack(t *testing.T) {
 			}
 			p.exec(`DROP FUNCTION hang_up CASCADE`)
 		},
+		// As a pooler that has a replica answer reads.
+		"a server that is behind answered first": func(p *past) { p.must(p.host.Judge(p.Context())) },
 		"a commit was refused": func(p *past) {
 			err := p.host.Commit(p.Context(), keep.Commit{Workflow: p.w, Epoch: p.lease.Epoch, At: time.UnixMilli(1 << 40), Changes: []keep.Change{
 				keep.PutItem{Item: keep.Item{Workflow: p.w, ID: "i", Status: "none", Attempt: 1}}}})

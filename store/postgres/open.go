@@ -188,8 +188,9 @@ func writable(ctx context.Context, q querier) error {
 	return err
 }
 
-// A querier runs one query: the pool, or a transaction.
+// A querier runs one query: the pool, a connection or a transaction.
 type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
