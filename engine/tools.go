@@ -132,12 +132,6 @@ func (s *Schemas) Tools(conns []connector.Connection) (*Tools, error) {
 	ts := &toolSet{byName: make(map[keep.ToolName]*tool), byWas: make(map[keep.ToolName]*tool), limits: make(map[string]limit.Rule)}
 	var errs []error
 	for _, c := range conns {
-		errs = append(errs, connector.Check(c))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	for _, c := range conns {
 		if err := c.Limits.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("connection %s: %w", c.Name, err))
 		}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keep-run/keep/gateway"
 )
 
 // TestMisfits has an agent that mistypes: nothing of it is sent, and no person is asked about it. What the server
@@ -31,5 +33,26 @@ func TestMisfits(t *testing.T) {
 	c.stop()
 	if q := check(t, s.Dir); len(q) != 0 || effects(t, s.Dir, "x") != 1 {
 		t.Errorf("%d effects, questions: %v", effects(t, s.Dir, "x"), q)
+	}
+}
+
+// TestNamesOfOthers has a server, and a tool, whose names are no names in scripts: agents use both.
+func TestNamesOfOthers(t *testing.T) {
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	tools := `[{"name":"create","inputSchema":{"type":"object","properties":{"title":{"type":"string"},"body":{"type":"string"}},"required":["title","body"]}},
+		{"name":"list","inputSchema":{"type":"object"}}, {"name":"list.all-notes","inputSchema":{"type":"object"}}]`
+	if err := os.WriteFile(filepath.Join(s.Dir, "tools"), []byte(tools), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, s, func(c *gateway.Config) {
+		second := c.Servers[0]
+		second.Name = "git-hub"
+		c.Servers = append(c.Servers, second)
+	})
+	if r, _ := d.create("x"); r.state() != "applied" {
+		t.Errorf("beside others: %s", r.raw)
+	}
+	if r, _ := d.ask(3, "tools/list", `{}`); !strings.Contains(string(r.raw), "git-hub__list.all-notes") {
+		t.Errorf("tools: %s", r.raw)
 	}
 }

@@ -82,25 +82,41 @@ const MinToken = 16
 
 // HTTP returns a handler for agents.
 func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
-	h := &HTTPHandler{g: g, hosts: cfg.Hosts, pages: cfg.Origins, other: cfg.Agent, names: make(map[[sha256.Size]byte]string), room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
+	h := &HTTPHandler{g: g, hosts: cfg.Hosts, pages: cfg.Origins, other: cfg.Agent, room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
 	for _, origin := range cfg.Origins {
 		if err := CheckOrigin(origin); err != nil {
 			return nil, err
 		}
 	}
-	for agent, token := range cfg.Agents {
+	var err error
+	if h.names, err = agentsByToken(cfg.Agents); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// CheckAgents reports what is wrong with the tokens of agents, by name.
+func CheckAgents(tokens map[string]string) error {
+	_, err := agentsByToken(tokens)
+	return err
+}
+
+// agentsByToken returns the names of agents by the hashes of their tokens.
+func agentsByToken(tokens map[string]string) (map[[sha256.Size]byte]string, error) {
+	names := make(map[[sha256.Size]byte]string)
+	for agent, token := range tokens {
 		sum := sha256.Sum256([]byte(token))
 		switch {
 		case agent == "" || len(agent) > 64:
 			return nil, errors.New("the name of an agent has 1 to 64 characters")
 		case len(token) < MinToken:
 			return nil, fmt.Errorf("the token of the agent %s has fewer than %d characters", agent, MinToken)
-		case h.names[sum] != "":
-			return nil, fmt.Errorf("the agents %s and %s have the same token", agent, h.names[sum])
+		case names[sum] != "":
+			return nil, fmt.Errorf("the agents %s and %s have the same token", agent, names[sum])
 		}
-		h.names[sum] = agent
+		names[sum] = agent
 	}
-	return h, nil
+	return names, nil
 }
 
 type connKey struct{}

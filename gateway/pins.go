@@ -169,9 +169,13 @@ func (g *Gateway) holds(server string, connection int) (listing, bool) {
 func (g *Gateway) use(server string, l listing) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	was, known := g.lists[server]
 	g.lists[server] = l
 	fresh, err := engine.NewTools(g.connections())
 	if err != nil {
+		if g.lists[server] = was; !known {
+			delete(g.lists, server)
+		}
 		return fmt.Errorf("the tools of %s cannot be used: %w", server, err)
 	}
 	g.tools.Replace(fresh, func() {})

@@ -189,7 +189,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	if cfg.Schemas == nil {
 		cfg.Schemas = new(engine.Schemas)
 	}
-	tools, err := cfg.Schemas.Tools(cfg.Connections)
+	tools, err := toolsOf(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +242,16 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		return nil, errors.Join(err, h.closeRuntime())
 	}
 	return h, nil
+}
+
+// toolsOf returns the tools of the connections, which scripts and handlers can name.
+func toolsOf(cfg Config) (*engine.Tools, error) {
+	for _, c := range cfg.Connections {
+		if err := connector.Check(c); err != nil {
+			return nil, err
+		}
+	}
+	return cfg.Schemas.Tools(cfg.Connections)
 }
 
 // keysOf returns what makes ids of the store's own, and marks of secrets.

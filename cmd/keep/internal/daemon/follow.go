@@ -151,6 +151,9 @@ func (f *Follower) take(ctx context.Context, cfg *config.Config, err error, aske
 		s.settings, s.files = api.Settings{TakenAt: now}, f.seen
 		s.mu.Unlock()
 		f.finish(ctx)
+		if f.Server != nil {
+			f.Server.hub.renew(ctx)
+		}
 		return
 	}
 	s.mu.Lock()
@@ -203,7 +206,6 @@ func (f *Follower) finish(ctx context.Context) {
 	if f.Server != nil {
 		_, offerErr := f.Server.offer(s)
 		err = errors.Join(err, offerErr)
-		f.Server.hub.renew(ctx)
 	}
 	s.Accounts.SettleNow(ctx)
 	if ctx.Err() != nil {

@@ -58,7 +58,7 @@ func configFile(cfg *config.Config) string {
 
 // A hub serves the agents of other processes.
 type hub struct {
-	file string // keep.toml of the gateway
+	cfg  *config.Config // of the gateway, of which the file counts: it may be a link to another one later
 	gate *gate
 }
 
@@ -78,7 +78,7 @@ func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
 		return nil
 	}
-	h := &hub{configFile(cfg), &gate{open: func() (*gateway.Gateway, string, error) {
+	h := &hub{cfg, &gate{open: func() (*gateway.Gateway, string, error) {
 		now := s.config()
 		g, err := e.OpenGateway(context.WithoutCancel(ctx), now, s.DB)
 		return g, now.Hash, err
@@ -103,13 +103,14 @@ func (h *hub) renew(ctx context.Context) {
 // ServeHTTP makes a connection a link.
 func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	agent, err := url.QueryUnescape(r.Header.Get(headerAgent))
+	file := configFile(h.cfg)
 	switch {
 	case r.Header.Get("Upgrade") != linkProtocol:
 		http.Error(w, "the link of a gateway is "+linkProtocol, http.StatusUpgradeRequired)
 		return
 	// Its agent would be given the servers of another project.
-	case r.Header.Get(headerConfig) != url.QueryEscape(h.file):
-		http.Error(w, fmt.Sprintf("process %d has this database with another keep.toml, %s; end it, or give this project a database of its own", os.Getpid(), h.file), http.StatusConflict)
+	case r.Header.Get(headerConfig) != url.QueryEscape(file):
+		http.Error(w, fmt.Sprintf("process %d has this database with another keep.toml, %s; end it, or give this project a database of its own", os.Getpid(), file), http.StatusConflict)
 		return
 	case err != nil || agent == "" || len(agent) > 64:
 		http.Error(w, "an agent has a name", http.StatusBadRequest)

@@ -63,7 +63,7 @@ func loadGateway(before *config.Config, load func() (*config.Config, error)) (*c
 	case next.DB != before.DB || SocketOf(next) != SocketOf(before):
 		return next, fmt.Errorf("%s: a change of db or server.socket needs a restart", next.File)
 	}
-	return next, nil
+	return next, gateway.CheckAgents(next.Gateway.Agents)
 }
 
 // A served gateway is one that agents of other processes use.
