@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A program that runs one workflow against one JSON API until there is nothing
@@ -44,6 +48,39 @@ func ExampleOpen() {
 	// Output:
 	// email.received: 0 pending, 2 consumed
 	// row.created: 2 pending, 0 consumed
+}
+
+type invoice struct {
+	ID string `json:"id"`
+	To string `json:"to"`
+}
+
+// A job that sends one mail, once.
+func sweep(ctx context.Context, w *handler.Worker) error {
+	return w.Item(ctx, "invoice:17", "Invoice 17", func(ctx context.Context, it *handler.Item) error {
+		if it.Done() {
+			return nil
+		}
+		return it.Call(ctx, "mailer.send", invoice{ID: "17", To: "ada@example.com"}, nil)
+	})
+}
+
+// A program that keeps what it knows, and whose workflow is a function.
+func ExampleOpen_file() {
+	var conns []connector.Connection // that have mailer.send
+	ctx := context.Background()
+	db := sqlite.New("keep.db", sqlite.Config{Host: true}) // or postgres.New(url, postgres.Config{Host: true})
+	check(db.Open(ctx))
+	defer db.Close()
+	h, err := host.Open(ctx, db, host.Config{Name: "billing", Connections: conns})
+	check(err)
+	w, err := h.LoadGo(&handler.Workflow{Name: "billing", Handlers: []handler.Handler{
+		handler.Job{Name: "sweep", Schedule: keep.Schedule{Interval: time.Hour}, Run: sweep},
+	}})
+	check(err)
+	_, err = h.Deploy(ctx, w)
+	check(err)
+	check(h.Run(ctx))
 }
 
 func check(err error) {
