@@ -151,7 +151,7 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 		return nil, f
 	}
 	if t.spec.Effect != connector.Mutate {
-		if err := h.x.mayRead(ctx, t, params, c.At); err != nil {
+		if err := h.x.mayRead(ctx, t, params, c.At); err != nil { // before it waits for a limit
 			return nil, err
 		}
 	}
@@ -195,6 +195,11 @@ func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.
 	ctx, end := h.x.e.toolSpan(ctx, MeasuredRead, h.x.a.name, t, "")
 	p, err := h.x.enter(ctx, t, c.At, c.Pause)
 	if err != nil {
+		end(nil)
+		return nil, err
+	}
+	if err := h.x.mayRead(ctx, t, params, c.At); err != nil { // a person may have taken it since
+		p.done(ctx, nil, true)
 		end(nil)
 		return nil, err
 	}

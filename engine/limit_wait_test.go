@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/limit"
+	"github.com/keep-run/keep/operator"
 )
 
 // newPagedWorld returns a world whose prepare reads so many pages, under the rule.
@@ -51,6 +52,36 @@ func TestAPageWaitsLongerThanItsCallMayTake(t *testing.T) {
 		}
 		if waits.Kind != lifecycle.WaitsForLimit || waits.Why != "the limit of svc, 1/min" {
 			t.Errorf("meanwhile it says that it waits for %q: %s", waits.Kind, waits)
+		}
+	})
+}
+
+// What a person takes while a read waits for a limit is not read (law: permitted).
+func TestTakenWhileAReadWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, at := newPagedWorld(t, 1, rate("1/h"))
+		w.deploy()
+		w.give(keep.GrantedTool{Tool: "svc.*"})
+		once := w.script["consumers.act.prepare"]
+		w.script["consumers.act.prepare"] = func(c *call) any {
+			c.do("svc.pages", map[string]any{})
+			return once(c)
+		}
+		w.publish("in", "a")
+		e := w.engine()
+		time.AfterFunc(10*time.Minute, func() {
+			if _, err := e.TakeGrant(t.Context(), "w", operator.Giver{By: "bob", From: "test"}, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		if err := e.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		w.refused(0)
+		if len(*at) != 1 {
+			t.Errorf("%d pages were read, want the one of before", len(*at))
 		}
 	})
 }

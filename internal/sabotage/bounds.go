@@ -7,6 +7,8 @@ var boundsBreaks = []Break{
 		`if v.Allowed {`, `if true {`, "./engine -run TestNotGranted"},
 	{"grant-is-not-asked-for-reads", "permitted", "engine/permit.go",
 		`if _, f := p.check(x.a.name, t, params, at); f != nil {`, `if _, f := p.check(x.a.name, t, params, at); f != nil && false {`, "./engine -run TestReadNotGranted"},
+	{"grant-is-not-asked-after-a-read-waited", "permitted", "engine/host.go",
+		`err := h.x.mayRead(ctx, t, params, c.At); err != nil { // a person may have taken it since`, `err := error(nil); err != nil {`, "./engine -run TestTakenWhileAReadWaits"},
 	{"grant-is-not-asked-for-reads-in-the-world", "permitted", "engine/permit.go",
 		`if _, f := p.check(x.a.name, t, params, at); f != nil {`, `if _, f := p.check(x.a.name, t, params, at); f != nil && false {`, "./internal/simtest -run TestSeeds"},
 	{"published-without-a-cause", "nothing-lost", "engine/host.go",
