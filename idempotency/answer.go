@@ -29,7 +29,7 @@ type mode int
 
 const (
 	buffering mode = iota // into memory, to be recorded first
-	streaming             // to the client: recorded without a body
+	streaming             // to the client: recorded without a body when it ends
 	hijacked              // the handler has the connection: recorded likewise
 	withheld              // nowhere: it could not be recorded
 )
@@ -42,13 +42,19 @@ type response struct {
 	outer  http.Header // what was set outside the guard; nil if nothing
 	header http.Header // the handler's
 	sent   http.Header // as they were at WriteHeader
+	length int64       // the Content-Length in it; -1: none
 	status int         // 0: WriteHeader was not called
 	buf    []byte
 	mode   mode
+
+	// Of a stream:
+	passed  int64     // bytes that were sent, or would have been
+	left    time.Time // when the client was seen to be gone
+	stopped bool      // the handler was told so, and may have stopped in the middle
 }
 
 func newAnswer(c *exchange) *response {
-	a := &response{c: c, w: c.w, header: make(http.Header)}
+	a := &response{c: c, w: c.w, header: make(http.Header), length: -1}
 	if h := c.w.Header(); len(h) > 0 {
 		a.outer, a.header = h.Clone(), h.Clone()
 	}
@@ -83,8 +89,10 @@ func (a *response) WriteHeader(status int) {
 	}
 	a.status, a.sent = status, a.header.Clone()
 	media, _, _ := mime.ParseMediaType(a.sent.Get("Content-Type"))
-	length, err := strconv.ParseInt(a.sent.Get("Content-Length"), 10, 64)
-	if media == "text/event-stream" || status == http.StatusSwitchingProtocols || err == nil && length > a.c.rt.ResponseLimit {
+	if n, err := strconv.ParseInt(a.sent.Get("Content-Length"), 10, 64); err == nil {
+		a.length = n
+	}
+	if media == "text/event-stream" || status == http.StatusSwitchingProtocols || a.length > a.c.rt.ResponseLimit {
 		a.stream()
 	}
 }
@@ -105,7 +113,7 @@ func (a *response) Write(p []byte) (int, error) {
 		a.buf = append(a.buf, p...)
 		return len(p), nil
 	case streaming:
-		return a.w.Write(p)
+		return a.pass(p)
 	case hijacked:
 		return 0, http.ErrHijacked
 	}
@@ -131,7 +139,7 @@ func (a *response) FlushError() error {
 	if a.status == 0 && a.mode == buffering {
 		a.WriteHeader(http.StatusOK)
 	}
-	if a.mode == streaming {
+	if a.mode == streaming && a.left.IsZero() {
 		return http.NewResponseController(a.w).Flush()
 	}
 	return nil
@@ -157,23 +165,6 @@ func (a *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errWithheld
 	}
 	return conn, rw, nil
-}
-
-// stream records the answer without its body and passes on what there is of it.
-func (a *response) stream() {
-	if err := a.c.settleStream(a.status); err != nil {
-		a.c.withhold(a, err)
-		return
-	}
-	a.mode = streaming
-	if rec := a.c.current(); rec.State == key.DoneWithoutBody {
-		a.sent.Set(ExpiresHeader, expires(rec))
-	}
-	a.putHeaders(a.sent)
-	exposeHeaders(a.w.Header())
-	a.w.WriteHeader(a.status)
-	a.c.send(a.buf) // the next write reports its error
-	a.drop()
 }
 
 // end is called when the handler returned.

@@ -36,6 +36,7 @@ type exchange struct {
 	declared declaration
 	endless  bool   // nothing but the end of the connection ends the answer
 	tx       key.Tx // the handler's transaction; nil if it has none
+	shown    bool   // the answer has begun, and is not recorded
 }
 
 // newExchange returns the exchange of a request that a route is about.

@@ -105,11 +105,24 @@ func (c *exchange) declaration() declaration {
 // finish records the outcome of a handler that returned, and shows its answer.
 func (c *exchange) finish(a *response) {
 	a.end()
-	if a.mode != buffering {
+	switch {
+	case a.mode == streaming && c.isShown():
+		c.endStream(a)
+		return
+	case a.mode != buffering:
 		c.observeShown(a)
 		return
 	}
-	switch evidence, status := c.meaning(a.status); evidence {
+	evidence, status := c.meaning(a.status)
+	switch kind := ownProblem(a); {
+	case evidence == key.Answered && a.isShort():
+		evidence, status = c.unsure(), http.StatusBadGateway
+	case kind == KindInProgress: // of another guard, which knows more later
+		evidence = key.Nothing
+	case kind == KindOutcomeUnknown:
+		evidence = c.unsure()
+	}
+	switch evidence {
 	case key.Unsure:
 		c.giveUp(a, status)
 	case key.Nothing:
@@ -127,10 +140,19 @@ func (c *exchange) meaning(status int) (key.Evidence, int) {
 		return said.evidence, said.status
 	}
 	evidence := key.Meaning(status, c.rt.Policy, c.rt.NotExecuted)
-	if evidence == key.Unsure && c.rt.Atomic {
-		evidence = key.Nothing // its transaction is not committed
+	if evidence == key.Unsure {
+		evidence = c.unsure()
 	}
 	return evidence, status
+}
+
+// unsure returns what it means that nobody knows how far a handler came. All that one of
+// an atomic route does is in its transaction, which is not committed then.
+func (c *exchange) unsure() key.Evidence {
+	if c.rt.Atomic {
+		return key.Nothing
+	}
+	return key.Unsure
 }
 
 // keepAnswer records a whole answer, then shows it.
@@ -187,11 +209,12 @@ func (c *exchange) giveUp(a *response, status int) {
 // a doubt before it gave up has an answer, any other panic is passed on.
 func (c *exchange) aborted(a *response, p any) (answered bool) {
 	said := c.declaration()
-	if a.mode != buffering {
+	shown := c.isShown()
+	if a.mode != buffering && !shown {
 		c.observeShown(a)
 		return false
 	}
-	if said.evidence == key.Unsure && p == http.ErrAbortHandler {
+	if said.evidence == key.Unsure && p == http.ErrAbortHandler && !shown {
 		c.giveUp(a, said.status)
 		return true
 	}

@@ -99,8 +99,18 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	case err != nil:
 		c.refuse(problemOfKey(err))
 		return
+	case c.isInside(name):
+		next.ServeHTTP(w, c.request(r.Context()))
+		return
 	}
 	c.named(name)
+}
+
+// isInside reports whether this is the request that the same guard has let in: a handler
+// was wrapped twice.
+func (c *exchange) isInside(name string) bool {
+	outer, ok := c.r.Context().Value(callKey{}).(*exchange)
+	return ok && outer.g == c.g && outer.claim.Key == name && outer.r.Method == c.r.Method && outer.r.URL.Path == c.r.URL.Path
 }
 
 // named continues with a request whose key is known.

@@ -36,24 +36,3 @@ func (c *exchange) replay(rec key.Record) {
 	h[ExpiresHeader] = []string{expires(rec)}
 	c.emit(rec.Answer.Status, fields, rec.Answer.Body)
 }
-
-// settleStream records that the answer's first byte is about to be shown and
-// that the rest is not kept.
-func (c *exchange) settleStream(status int) error {
-	e := key.Fact{Evidence: key.Streamed, By: "owner", Answer: key.Answer{Status: status}}
-	if status != http.StatusSwitchingProtocols {
-		if evidence, _ := c.meaning(status); evidence != key.Answered {
-			e = key.Fact{Evidence: evidence, By: "owner"}
-		}
-	}
-	return c.settle(e)
-}
-
-// observeShown tells what became of an answer that was passed through.
-func (c *exchange) observeShown(a *response) {
-	if a.mode == hijacked {
-		c.observe(OutcomeStreamed, "", http.StatusSwitchingProtocols)
-		return
-	}
-	c.observe(OutcomeStreamed, "", a.status)
-}

@@ -3,6 +3,8 @@ package idempotency_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,6 +67,7 @@ func TestServer(t *testing.T) {
 		"event_stream":           serverEventStream,
 		"long_answer":            serverLongAnswer,
 		"cut_stream":             serverCutStream,
+		"left_stream":            serverLeftStream,
 		"unrecorded_stream":      serverUnrecordedStream,
 		"upgrade":                serverUpgrade,
 		"deadlines":              serverDeadlines,
@@ -213,10 +216,16 @@ func serverEventStream(t *testing.T) {
 		if !lines.Scan() || lines.Text() != fmt.Sprint("data: ", i) || !lines.Scan() {
 			t.Fatalf("line %d: %q, %v", i, lines.Text(), lines.Err())
 		}
-		if got := w.record("k").State; got != key.DoneWithoutBody {
+		if got := w.record("k").State; got != key.InProgress {
 			t.Errorf("while it streams the key is %q", got)
 		}
+		if again, b := send(t, s, "k"); again.StatusCode != 409 || !bytes.Contains(b, []byte("in-progress")) {
+			t.Errorf("retry beside a stream: %d %s", again.StatusCode, b)
+		}
 		next <- struct{}{}
+	}
+	if lines.Scan() {
+		t.Errorf("after the end: %q", lines.Text())
 	}
 	again, b := send(t, s, "k")
 	if again.StatusCode != 409 || !bytes.Contains(b, []byte(`"original_status":200`)) || !bytes.Contains(b, []byte("body-not-stored")) {
@@ -245,7 +254,7 @@ func serverLongAnswer(t *testing.T) {
 	must(t, err)
 	n, err := io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
-	if n != size || err != nil || resp.Header.Get("Idempotency-Expires") == "" {
+	if n != size || err != nil || resp.Header.Get("Idempotency-Expires") != "" { // nobody knows yet
 		t.Errorf("%d bytes, %v, %v", n, err, resp.Header)
 	}
 	again, b := send(t, s, "k")
@@ -262,31 +271,98 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+// A handler that dies in its stream, or in an answer longer than it is kept, may have done
+// nothing yet: nobody knows.
 func serverCutStream(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, rule(idempotency.Rule{ResponseLimit: 4}), func(rw http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(rw, "more than four")
-		panic(http.ErrAbortHandler)
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"longer than is kept": func(rw http.ResponseWriter) { fmt.Fprint(rw, "more than four") },
+		"a stream": func(rw http.ResponseWriter) {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(rw, "one")
+		},
+		"a long one": func(rw http.ResponseWriter) {
+			rw.Header().Set("Content-Length", "2000")
+			fmt.Fprint(rw, "one")
+		},
+	} {
+		w := newWorld(t, rule(idempotency.Rule{ResponseLimit: 4}), func(rw http.ResponseWriter, r *http.Request) {
+			begin(rw)
+			if r.Header.Get("X-Return") == "" {
+				panic(http.ErrAbortHandler)
+			}
+		})
+		func() {
+			defer func() {
+				if recover() != http.ErrAbortHandler {
+					t.Errorf("%s: the panic was not passed on", name)
+				}
+			}()
+			w.do(with("k"))
+		}()
+		w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		w.ran(1)
+		want := key.DoneWithoutBody
+		if name == "a long one" {
+			want = key.Unknown // it announced more than it wrote
+		}
+		if w.do(with("returned", header("X-Return", "1"))); w.record("returned").State != want {
+			t.Errorf("%s, and the handler returned: %q, want %q", name, w.record("returned").State, want)
+		}
+	}
+}
+
+// A handler whose client leaves in the middle of the stream does its work all the same.
+func serverLeftStream(t *testing.T) {
+	t.Parallel()
+	left, worked := make(chan struct{}), make(chan error, 1)
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(rw, "data: 0\n\n")
+		rw.(http.Flusher).Flush()
+		<-left
+		var err error
+		for range 1000 { // more than the buffers of a connection
+			if _, err = rw.Write(make([]byte, 64<<10)); err != nil {
+				break
+			}
+		}
+		worked <- cmp.Or(err, http.NewResponseController(rw).Flush())
 	})
-	func() {
-		defer func() { _ = recover() }()
-		w.do(with("k"))
-	}()
-	w.problem(w.do(with("k")), 409, idempotency.KindBodyNotStored)
-	w.ran(1)
+	var over sync.WaitGroup
+	over.Add(1)
+	s := served(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { defer over.Done(); w.h.ServeHTTP(rw, r) }), false)
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/orders", strings.NewReader("order"))
+	must(t, err)
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := s.Client().Do(r)
+	must(t, err)
+	leave()
+	resp.Body.Close()
+	close(left)
+	if err := <-worked; err != nil {
+		t.Errorf("the handler was told that its client left: %v", err)
+	}
+	over.Wait()
+	if got := w.record("k").State; got != key.DoneWithoutBody {
+		t.Errorf("the key is %q", got)
+	}
 }
 
 func serverUnrecordedStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, idempotency.Config{StoreTimeout: time.Millisecond, Rules: []idempotency.Rule{{ResponseLimit: 4}}},
 		func(rw http.ResponseWriter, r *http.Request) {
-			if _, err := fmt.Fprint(rw, "more than four"); err == nil {
-				t.Error("the handler could write")
-			}
+			fmt.Fprint(rw, "more than four")
 		})
 	w.store.failAfter.Store(1)
-	got := w.do(with("k"))
-	w.problem(got, 503, idempotency.KindOutcomeUnknown)
+	if got := w.do(with("k")); got.Code != 200 {
+		t.Errorf("the stream: %d %s", got.Code, got.Body)
+	}
+	if got := w.record("k").State; got != key.InProgress { // and unknown when its lease ends
+		t.Errorf("its key is %q", got)
+	}
 }
 
 func serverUpgrade(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // Errors returned by Tx.
 var (
 	// ErrNotGuarded is returned when the context is not of a guarded handler, or
-	// its outcome is recorded already.
+	// its outcome is recorded already, or its answer has begun: what the client saw
+	// could not be taken back with the transaction.
 	ErrNotGuarded = errors.New("idempotency: no guarded request is being executed here")
 
 	// ErrNoTx is returned when the store has no such transactions.
@@ -30,7 +31,8 @@ var errUndone = errors.New("idempotency: the handler's transaction was undone")
 // key, a panic and a crash undo it.
 //
 // The first call begins the transaction, every further one returns the same. The
-// handler must not end it. In SQLite it holds the whole database's one place to
+// handler must not end it: if it does, nobody knows whether what it wrote is there, and
+// the outcome is unknown. In SQLite it holds the whole database's one place to
 // write, so do the slow things before.
 func Tx[T any](ctx context.Context) (T, error) {
 	var none T
@@ -44,7 +46,7 @@ func Tx[T any](ctx context.Context) (T, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.settled {
+	if c.settled || c.shown {
 		return none, ErrNotGuarded
 	}
 	if c.tx == nil {
@@ -91,7 +93,7 @@ func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 		return nil
 	}
 	lost := key.Fact{Evidence: key.Unsure, By: "owner"}
-	if c.rt.Atomic {
+	if c.rt.Atomic && !errors.Is(err, key.ErrTxEnded) {
 		lost.Evidence = key.Nothing
 		err = errors.Join(errUndone, err)
 	}

@@ -51,6 +51,7 @@ A file describes the endpoint, in TOML:
   programmable = true                 # keep idempotency backend is behind it
   response_limit = 8388608            # with that; the longest answer that is kept
   admin = "http://127.0.0.1:7434"     # the admin address of a keep proxy
+  admin_token = "…"                   # its admin_token, if it has one
   restart = "kill -9 $(cat pid)"      # kills the server, which something starts again
   lease = "30s"                       # how long a dead owner is believed to live
   store_down = "./stop-database.sh"   # and store_up

@@ -348,6 +348,9 @@ func proxyStreamsAndUpgrades(t *testing.T) {
 		}
 		next <- struct{}{}
 	}
+	if lines.Scan() {
+		t.Errorf("after the end: %q", lines.Text())
+	}
 	if resp, b := post(t, clients.URL, "stream", "x"); resp.StatusCode != 409 || !strings.Contains(b, "body-not-stored") {
 		t.Errorf("retry: %d %s", resp.StatusCode, b)
 	}

@@ -407,6 +407,9 @@ func (t keyTx) Write(ctx context.Context, r key.Record) error {
 			err = keep.ErrStale
 		}
 	}
+	if errors.Is(err, pgx.ErrTxClosed) {
+		err = key.ErrTxEnded
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}

@@ -55,6 +55,9 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 		}
 		return result.RowsAffected()
 	}, r)
+	if errors.Is(err, sql.ErrTxDone) {
+		err = key.ErrTxEnded
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
