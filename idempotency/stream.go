@@ -12,7 +12,7 @@ import (
 
 // afterLeft is how long a handler is not told that the client of its stream left. The
 // context of a handler does not end with its client, so that the work is done and recorded;
-// a write that fails would end it all the same. One that streams for ever is told then.
+// a write that fails would end it all the same. One that streams forever is told then.
 const afterLeft = time.Minute
 
 // errLeft is what Write returns to a handler whose client left long ago.
