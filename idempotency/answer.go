@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"maps"
 	"mime"
@@ -140,7 +141,11 @@ func (a *response) FlushError() error {
 		a.WriteHeader(http.StatusOK)
 	}
 	if a.mode == streaming && a.left.IsZero() {
-		return http.NewResponseController(a.w).Flush()
+		err := a.timed(http.NewResponseController(a.w).Flush)
+		if err == nil || errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		a.left = time.Now() // as in pass
 	}
 	return nil
 }

@@ -219,7 +219,12 @@ func (c *exchange) aborted(a *response, p any) (answered bool) {
 		return true
 	}
 	e := key.Fact{Evidence: key.Unsure, By: "owner"}
-	if c.rt.Policy == key.Retry5xx || c.rt.Atomic || said.evidence == key.Nothing {
+	switch {
+	case said.evidence == key.Nothing:
+		e.Evidence = key.Nothing
+	case shown && (said.evidence == key.Unsure || key.Meaning(a.status, c.rt.Policy, c.rt.NotExecuted) == key.Answered):
+		e.Evidence = c.unsure() // its client saw that it worked
+	case c.rt.Policy == key.Retry5xx || c.rt.Atomic:
 		e.Evidence = key.Nothing
 	}
 	if err := c.settle(e); err != nil {

@@ -60,7 +60,11 @@ func (c *exchange) isShown() bool {
 // pass sends a part of a stream.
 func (a *response) pass(p []byte) (int, error) {
 	if a.left.IsZero() {
-		n, err := a.w.Write(p)
+		n := 0
+		err := a.timed(func() (err error) {
+			n, err = a.w.Write(p)
+			return err
+		})
 		if err == nil || errors.Is(err, http.ErrContentLength) {
 			a.passed += int64(n)
 			return n, err
@@ -73,6 +77,18 @@ func (a *response) pass(p []byte) (int, error) {
 	}
 	a.passed += int64(len(p))
 	return len(p), nil
+}
+
+// timed writes to the client, which has as long for each part as for one of another answer: one
+// that does not read would hold the key for as long as the process lives.
+func (a *response) timed(write func() error) error {
+	if a.c.deadline {
+		return write()
+	}
+	conn := http.NewResponseController(a.w)
+	_ = conn.SetWriteDeadline(time.Now().Add(a.c.g.cfg.BodySilence)) // not on every connection
+	defer func() { _ = conn.SetWriteDeadline(time.Time{}) }()
+	return write()
 }
 
 // isShort reports whether the handler announced a longer answer than it wrote: one that

@@ -286,22 +286,28 @@ func serverCutStream(t *testing.T) {
 			fmt.Fprint(rw, "one")
 		},
 	} {
-		w := newWorld(t, rule(idempotency.Rule{ResponseLimit: 4}), func(rw http.ResponseWriter, r *http.Request) {
-			begin(rw)
-			if r.Header.Get("X-Return") == "" {
-				panic(http.ErrAbortHandler)
-			}
-		})
-		func() {
-			defer func() {
-				if recover() != http.ErrAbortHandler {
-					t.Errorf("%s: the panic was not passed on", name)
+		newWorldOf := func(p key.Policy) *world {
+			return newWorld(t, rule(idempotency.Rule{ResponseLimit: 4, Policy: p}), func(rw http.ResponseWriter, r *http.Request) {
+				begin(rw)
+				if r.Header.Get("X-Return") == "" {
+					idempotency.Doubt(r.Context(), 502)
+					panic(http.ErrAbortHandler)
 				}
+			})
+		}
+		w := newWorldOf(key.AtMostOnce)
+		for _, w := range []*world{w, newWorldOf(key.Retry5xx)} {
+			func() {
+				defer func() {
+					if recover() != http.ErrAbortHandler {
+						t.Errorf("%s: the panic was not passed on", name)
+					}
+				}()
+				w.do(with("k"))
 			}()
-			w.do(with("k"))
-		}()
-		w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
-		w.ran(1)
+			w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+			w.ran(1)
+		}
 		want := key.DoneWithoutBody
 		if name == "a long one" {
 			want = key.Unknown // it announced more than it wrote
