@@ -113,16 +113,7 @@ func (c *exchange) finish(a *response) {
 		c.observeShown(a)
 		return
 	}
-	evidence, status := c.meaning(a.status)
-	switch kind := ownProblem(a); {
-	case evidence == key.Answered && a.isShort():
-		evidence, status = c.unsure(), http.StatusBadGateway
-	case kind == KindInProgress: // of another guard, which knows more later
-		evidence = key.Nothing
-	case kind == KindOutcomeUnknown:
-		evidence = c.unsure()
-	}
-	switch evidence {
+	switch evidence, status := c.meaningOf(a); evidence {
 	case key.Unsure:
 		c.giveUp(a, status)
 	case key.Nothing:
@@ -142,6 +133,21 @@ func (c *exchange) meaning(status int) (key.Evidence, int) {
 	evidence := key.Meaning(status, c.rt.Policy, c.rt.NotExecuted)
 	if evidence == key.Unsure {
 		evidence = c.unsure()
+	}
+	return evidence, status
+}
+
+// meaningOf is meaning for a whole answer, of which more is known than its status.
+func (c *exchange) meaningOf(a *response) (key.Evidence, int) {
+	evidence, status := c.meaning(a.status)
+	switch kind := ownProblem(a); {
+	case c.declaration().evidence != "":
+	case evidence == key.Answered && a.isShort():
+		return c.unsure(), http.StatusBadGateway
+	case kind == KindInProgress: // of another guard, which knows more later
+		return key.Nothing, status
+	case kind == KindOutcomeUnknown:
+		return c.unsure(), status
 	}
 	return evidence, status
 }

@@ -43,6 +43,17 @@ func TestBehindAnotherGuard(t *testing.T) {
 	}
 }
 
+// What a handler declares counts more than what it passes on.
+func TestDeclaredBehindAnotherGuard(t *testing.T) {
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+		idempotency.Doubt(r.Context(), 502)
+		idempotency.Problem{Kind: idempotency.KindInProgress, Status: 409}.ServeHTTP(rw, r)
+	})
+	if w.do(with("k")); w.record("k").State != key.Unknown {
+		t.Errorf("the key is %q, want unknown", w.record("k").State)
+	}
+}
+
 // A handler that is wrapped twice by one guard is guarded once.
 func TestWrappedTwice(t *testing.T) {
 	w := newWorld(t, idempotency.Config{}, nil)
