@@ -103,6 +103,9 @@ const (
 	// sent with, and a person is asked whether it is of the same user, once for all such calls.
 	CodeSameUser = "same-user"
 
+	// CodeAnotherUser means that it is of another user, so nobody can find out what became of the call in doubt.
+	CodeAnotherUser = "another-user"
+
 	// CodeAccount means that the account of the connection cannot be used, and that
 	// connecting it again is not what is asked for: there is none, it was revoked, or its
 	// key is missing.

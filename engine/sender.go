@@ -133,7 +133,7 @@ func (e *Engine) askForUser(ctx context.Context, m keep.Mutation, changed []acco
 		case answered:
 			fact.Evidence = ledger.CannotAsk
 			fact.Detail += ", as another user's: that the service does not show it now proves nothing"
-			fact.Failure = keep.Failf(keep.ClassUnknown, "another-user", "%s", fact.Detail)
+			fact.Failure = keep.Failf(keep.ClassUnknown, keep.CodeAnotherUser, "%s", fact.Detail)
 			return fact, nil
 		}
 		fact.Failure = keep.Failf(keep.ClassPermission, keep.CodeSameUser, "%s; a person is asked whether that is the same user", fact.Detail)

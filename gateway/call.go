@@ -214,6 +214,10 @@ func (g *Gateway) known(r request, run keep.Run, m keep.Mutation, said *mcp.Answ
 		return answer{err: said.Error}
 	case lifecycle.Resends(m) && said != nil && said.Result != nil:
 		return answer{result: withMeta(said.Result, meta)}
+	case lifecycle.Unknown(m.State) && said != nil && said.Error != nil && said.Error.Code == missingCapability:
+		err := *said.Error
+		err.Message += ". " + repeat.Sentence(r.tool, run, m)
+		return answer{err: &err}
 	case lifecycle.Unknown(m.State) && m.Error != nil && m.Error.Code == mcp.CodeToolError:
 		return failed(m.Error.Message+"\n\n"+repeat.Sentence(r.tool, run, m), meta)
 	default:

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -20,6 +21,7 @@ const (
 	metaSubscription = metaProtocol + "subscriptionId"
 
 	headerMismatch     = -32020
+	missingCapability  = -32021
 	unsupportedVersion = -32022
 )
 
@@ -61,6 +63,22 @@ func checkMeta(params json.RawMessage) *mcp.RPCError {
 		if meta[name] == nil || json.Unmarshal(meta[name], into) != nil {
 			return &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("_meta has no %q, or what it has is none", name)}
 		}
+	}
+	return nil
+}
+
+// checkInputs returns what is wrong with what a client adds to a request that needed more, which is an object for each
+// that was asked for; nil: nothing.
+func checkInputs(in mcp.Inputs) *mcp.RPCError {
+	var all map[string]map[string]json.RawMessage
+	err := json.Unmarshal(in.Responses, &all)
+	for _, one := range all {
+		if one == nil {
+			err = errors.New("null")
+		}
+	}
+	if in.Responses != nil && (err != nil || all == nil) {
+		return &mcp.RPCError{Code: invalidParams, Message: "inputResponses is an object with an object for each that was asked for; nothing was sent"}
 	}
 	return nil
 }

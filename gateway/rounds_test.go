@@ -95,6 +95,11 @@ func TestRounds(t *testing.T) {
 	if r := a.ask("x", `,"requestState":"other","inputResponses":{}`); r.Error == nil || r.Error.Code != -32602 {
 		t.Errorf("a state that nobody gave: %s", r.raw)
 	}
+	for _, wrong := range []string{`12`, `[]`, `null`, `{"body":12}`, `{"body":null}`, `{"body":[]}`} {
+		if r := a.ask("x", `,"requestState":"one","inputResponses":`+wrong); r.Error == nil || r.Error.Code != -32602 || asked.Load() != 1 {
+			t.Errorf("inputs %s: asked %d times, %s", wrong, asked.Load(), r.raw)
+		}
+	}
 	for i := range 2 {
 		if r := a.ask("x", given); r.state() != "applied" || (r.Result.Meta["keep/replayed"] == true) != (i == 1) || effects(t, s.Dir, "x") != 1 {
 			t.Errorf("%d: %d effects, %s", i, effects(t, s.Dir, "x"), r.raw)

@@ -386,6 +386,9 @@ func (s *session) answer(ctx context.Context, x *exchange, m mcp.Message) answer
 	if version, refused := refusedVersion(m.Params); refused {
 		return unsupported(version)
 	}
+	if err := checkInputs(x.inputs); err != nil {
+		return answer{err: err}
+	}
 	ctx = mcp.WithClient(ctx, x.client())
 	var a answer
 	if m.Method == "tools/call" {

@@ -74,7 +74,6 @@ func TestReconnectOnTwoHosts(t *testing.T) {
 	if out, status := d.keep("accounts", "renew", "diary"); status != exit.NeedsPerson {
 		t.Fatalf("renew: status %d: %s", status, out)
 	}
-	lose.Store(false)
 	for _, name := range []string{"one", "two"} {
 		if out, status := d.keep("trigger", name); status != exit.Done {
 			t.Fatalf("trigger: %s", out)

@@ -54,7 +54,6 @@ shutdown  = "2s"
 [connections.crm]
 connector = "http"
 base_url  = "${env:CRM_URL}"
-headers   = { X-Host = "${secret:host}" } # a secret, since it is another one on each host
 [connections.crm.tools.feed]
 effect = "list"
 path   = "/feed"
@@ -217,7 +216,7 @@ func (f *failover) between(with func(next http.Handler) http.HandlerFunc) {
 // arrive answers a request as the service does, and notes that a host made a call.
 func (f *failover) arrive(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		if h, ok := f.all.Load(r.Header.Get("X-Host")); ok {
+		if h, ok := f.all.Load(sentBy(r)); ok {
 			h.(*failHost).arrived()
 		}
 	}
@@ -293,6 +292,18 @@ func (f *failover) newHost(n int, clock time.Duration) *failHost {
 // mark is what the requests of this host say.
 func (h *failHost) mark() string { return fmt.Sprintf("host-number-%d", h.n) }
 
+// way returns the proxy by which a host goes to the service at an address, which is that service itself: so its
+// requests say which host they are of, and are the same otherwise.
+func (h *failHost) way(service string) string {
+	return strings.Replace(service, "://", "://"+h.mark()+":@", 1)
+}
+
+// sentBy returns the mark of the host that sent a request.
+func sentBy(r *http.Request) string {
+	mark, _, _ := (&http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}).BasicAuth()
+	return mark
+}
+
 // command returns the command as this host runs it.
 func (h *failHost) command(args ...string) *exec.Cmd {
 	u, err := url.Parse(h.f.pg.URL("postgres"))
@@ -306,7 +317,7 @@ func (h *failHost) command(args ...string) *exec.Cmd {
 		cmd = h.at.command(cmp.Or(h.bin, "keep-skewed"), args...)
 	}
 	cmd.Dir = h.f.dir
-	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "XDG_RUNTIME_DIR="+h.f.dir, "CRM_URL="+service, "KEEP_SECRET_HOST="+h.mark(), "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
+	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(h.f), "XDG_RUNTIME_DIR="+h.f.dir, "CRM_URL=http://crm.example", "HTTP_PROXY="+h.way(service), "FAILOVER_DB="+u.String(), "CLOCK_OFF="+h.clock.String())
 	return cmd
 }
 

@@ -25,8 +25,8 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
-// losing puts a way to the OAuth server before the diary's that loses answers while lose is
-// set: the server has done then what it was asked.
+// losing puts a way to the OAuth server before the diary's that loses one answer after lose
+// was set: the server has done then what it was asked.
 func (d *diary) losing() (lose *atomic.Bool) {
 	d.Helper()
 	to, err := url.Parse(d.oauth.Issuer)
@@ -36,7 +36,7 @@ func (d *diary) losing() (lose *atomic.Bool) {
 	lose = new(atomic.Bool)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !lose.Load() {
+		if !lose.CompareAndSwap(true, false) {
 			proxy.ServeHTTP(w, r)
 			return
 		}
@@ -86,12 +86,11 @@ func TestReconnect(t *testing.T) {
 	said := serveIn(t, d.dir, "--listen", "127.0.0.1:0")
 	said.wait(t, "Serving 2 workflows")
 
-	// The answer is lost, and the server takes no token twice: nobody can help but a person.
+	// An answer is lost, and the server takes no token twice: nobody can help but a person.
 	lose.Store(true)
 	if out, status := d.keep("accounts", "renew", "diary"); status != exit.NeedsPerson {
 		t.Fatalf("renew: status %d: %s", status, out)
 	}
-	lose.Store(false)
 	questions := list[api.Escalation](d, "inbox")
 	if len(questions) != 1 || questions[0].Kind != keep.AskReconnect || len(questions[0].Actions) != 0 || questions[0].Workflow != "" {
 		t.Fatalf("before a run needs it: %+v", questions)

@@ -47,7 +47,7 @@ func (s *requestStorm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	isShut := s.isShut(now)
 	s.mu.Lock()
 	s.at = append(s.at, now)
-	s.hosts[r.Header.Get("X-Host")]++
+	s.hosts[sentBy(r)]++
 	if isShut {
 		s.late++
 	}

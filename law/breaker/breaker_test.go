@@ -76,6 +76,8 @@ func TestCounts(t *testing.T) {
 		{keep.ClassUnknown, "timeout", true, true},
 		{keep.ClassPermission, keep.CodeNotGranted, true, false},
 		{keep.ClassPermission, keep.CodeReconnect, true, false},
+		{keep.ClassPermission, keep.CodeSameUser, true, false},
+		{keep.ClassUnknown, keep.CodeAnotherUser, true, false},
 		{keep.ClassPermission, keep.CodeBudgetAmount, true, false},
 		{keep.ClassPermission, keep.CodeBreaker, true, false},
 	} {
