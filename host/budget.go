@@ -15,13 +15,18 @@ func (h *Host) settleBudgets(ctx context.Context) {
 	tick := time.NewTicker(budgetsEvery)
 	defer tick.Stop()
 	for {
-		if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx)); err != nil && ctx.Err() == nil {
-			h.log.WarnContext(ctx, "look for runs that wait for budgets", "err", err)
-		}
+		h.settleBudgetsOnce(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// settleBudgetsOnce lets such runs continue that wait now.
+func (h *Host) settleBudgetsOnce(ctx context.Context) {
+	if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx)); err != nil && ctx.Err() == nil {
+		h.log.WarnContext(ctx, "look for runs that wait for budgets", "err", err)
 	}
 }

@@ -512,7 +512,8 @@ func Tried(rec law.Record) string {
 	return strings.Join(lines, "\n")
 }
 
-// WaitIdle waits until the engine is idle and no script is being repaired; see engine.Engine.WaitIdle.
+// WaitIdle waits until the engine is idle, nothing waits for a budget that changed, and no script is being
+// repaired; see engine.Engine.WaitIdle.
 func (h *Host) WaitIdle(ctx context.Context) error {
 	m := h.mender
 	for looked := false; ; looked = true {
@@ -523,6 +524,7 @@ func (h *Host) WaitIdle(ctx context.Context) error {
 			return err
 		}
 		if !looked { // what another host left may have become ours since the last look
+			h.settleBudgetsOnce(ctx)
 			m.change(func(m *mender) { m.all = true })
 			m.kick()
 		}
