@@ -141,10 +141,15 @@ func (p *process) turn(who string) {
 	if !p.dead.Load() {
 		p.w.turns.wait(p, who)
 	}
+	p.endIfDead()
+	p.w.note(who)
+}
+
+// endIfDead ends the goroutine if the process is dead.
+func (p *process) endIfDead() {
 	if p.dead.Load() {
 		runtime.Goexit()
 	}
-	p.w.note(who)
 }
 
 // point is a turn at which the process may die.

@@ -82,6 +82,11 @@ func TestSeedWithARaiseMeanwhile(t *testing.T) {
 	breaksNoLaw(t, 1795807946240025877)
 }
 
+// TestSeedWithADeathBesideAPerson is a world in which a process dies while one of its commits waits for what a person does.
+func TestSeedWithADeathBesideAPerson(t *testing.T) {
+	breaksNoLaw(t, 1795825672934423208)
+}
+
 // A second attempt at an event, and an event of an id that ends like one, are two.
 func TestSeedWithAnIDLikeAnAttempt(t *testing.T) {
 	breaksNoLaw(t, 1795464459372289490)
