@@ -37,6 +37,15 @@ type forced struct {
 	at         time.Time
 }
 
+// A demand says when tokens are wanted.
+type demand int
+
+const (
+	whenDue demand = iota
+	early          // although those that are there may still be good
+	atOnce         // early, and a person says so: the first request waits for no pause
+)
+
 // Times of a renewal.
 const (
 	pollLease  = 100 * time.Millisecond // how often a host that waits looks for the result of another
@@ -72,7 +81,7 @@ func (m *Manager) renewDue(ctx context.Context) {
 		if due := law.DueAt(a); due.IsZero() || m.now().Before(due) || ctx.Err() != nil {
 			continue
 		}
-		if _, err := m.renew(ctx, a.Name, a.Generation, false); err != nil && ctx.Err() == nil {
+		if _, err := m.renew(ctx, a.Name, a.Generation, whenDue); err != nil && ctx.Err() == nil {
 			m.cfg.Logger.WarnContext(ctx, "account not renewed", "account", a.Name, "err", err)
 		}
 	}
@@ -83,7 +92,7 @@ func (m *Manager) fresh(ctx context.Context, a keep.Account) (keep.Account, erro
 	if !law.Due(a, m.now()) {
 		return a, nil
 	}
-	next, err := m.renew(ctx, a.Name, a.Generation, false)
+	next, err := m.renew(ctx, a.Name, a.Generation, whenDue)
 	if err != nil && law.Usable(a, m.now()) {
 		return a, nil // it is tried again, and these tokens are good for now
 	}
@@ -99,7 +108,7 @@ func (m *Manager) Renew(ctx context.Context, name string) (keep.Account, error) 
 	if a.Status == keep.AccountOK && !a.Renews {
 		return a, fmt.Errorf("the account %s cannot be renewed without a person; connect it again: keep connect %s --name %s", name, a.Pack, name)
 	}
-	return m.renew(ctx, name, a.Generation, true)
+	return m.renew(ctx, name, a.Generation, atOnce)
 }
 
 // Refused says that the service did not accept a credential; see connector.Accounts. A
@@ -120,7 +129,7 @@ func (m *Manager) Refused(ctx context.Context, name string, c connector.Credenti
 	if last.generation == a.Generation && m.now().Sub(last.at) < forcedFor {
 		return false
 	}
-	next, err := m.renew(ctx, name, a.Generation, true)
+	next, err := m.renew(ctx, name, a.Generation, early)
 	if err != nil || next.Generation == a.Generation || next.Status != keep.AccountOK {
 		return false
 	}
@@ -132,7 +141,7 @@ func (m *Manager) Refused(ctx context.Context, name string, c connector.Credenti
 
 // renew renews a generation once in this process, however many want it. It isn't given up
 // when the call that wants it is: its answer would be lost.
-func (m *Manager) renew(ctx context.Context, name string, generation int64, force bool) (keep.Account, error) {
+func (m *Manager) renew(ctx context.Context, name string, generation int64, d demand) (keep.Account, error) {
 	m.mu.Lock()
 	if r := m.flight[name]; r != nil {
 		m.mu.Unlock()
@@ -152,12 +161,12 @@ func (m *Manager) renew(ctx context.Context, name string, generation int64, forc
 		m.mu.Unlock()
 		close(r.done)
 	}()
-	r.a, r.err = m.renewAlone(ctx, name, generation, force)
+	r.a, r.err = m.renewAlone(ctx, name, generation, d)
 	return r.a, r.err
 }
 
 // renewAlone renews a generation, or waits for the host that does.
-func (m *Manager) renewAlone(ctx context.Context, name string, generation int64, force bool) (keep.Account, error) {
+func (m *Manager) renewAlone(ctx context.Context, name string, generation int64, d demand) (keep.Account, error) {
 	if m.cfg.Host == "" || m.cfg.Clients == nil {
 		return keep.Account{}, keep.Failf(keep.ClassTransient, "account-not-renewed", "the account %s is renewed by keep serve, keep dev and keep run only", name)
 	}
@@ -177,14 +186,17 @@ func (m *Manager) renewAlone(ctx context.Context, name string, generation int64,
 		case a.Generation != generation || a.Status != keep.AccountOK:
 			return a, m.giveBack(ctx, a)
 		}
-		step, until := law.Next(a, force, m.now())
+		if d == atOnce {
+			a, d = law.WithoutPauses(a), early
+		}
+		step, until := law.Next(a, d >= early, m.now())
 		switch step {
 		case law.Ask:
 			return m.change(ctx, name, func(a keep.Account) (keep.Account, bool) {
 				return law.Release(law.NeedsReconnect(a, "its tokens may have been used up by a request whose answer was lost")), a.Generation == generation
 			})
 		case law.Wait, law.Rest:
-			if err := m.giveBack(ctx, a); err != nil || step == law.Rest || law.Usable(a, m.now()) && !force {
+			if err := m.giveBack(ctx, a); err != nil || step == law.Rest || law.Usable(a, m.now()) && d == whenDue {
 				return a, err
 			}
 			if wait := until.Sub(m.now()); wait > 10*time.Second || !sleep(ctx, wait) {
@@ -192,7 +204,7 @@ func (m *Manager) renewAlone(ctx context.Context, name string, generation int64,
 			}
 			continue
 		}
-		next, again, err := m.request(ctx, a, force, begun)
+		next, again, err := m.request(ctx, a, d >= early, begun)
 		if !again || err != nil {
 			return next, err
 		}

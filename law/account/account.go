@@ -143,6 +143,17 @@ func Next(a keep.Account, force bool, now time.Time) (Step, time.Time) {
 	return waitOrSend(due, now)
 }
 
+// WithoutPauses returns a without the pauses after lost answers and requests that did not leave, for a person who
+// asks for new tokens.
+func WithoutPauses(a keep.Account) keep.Account {
+	a = a.Clone()
+	for i := range a.Refreshes {
+		a.Refreshes[i].NextAt = time.Time{}
+	}
+	a.Refreshes = slices.DeleteFunc(a.Refreshes, func(r keep.Refresh) bool { return r.State == keep.RefreshUnsent })
+	return a
+}
+
 func waitOrSend(at, now time.Time) (Step, time.Time) {
 	if now.Before(at) {
 		return Wait, at

@@ -85,6 +85,9 @@ func TestNext(t *testing.T) {
 	if step, until := Next(b, true, now.Add(9*time.Second)); err != nil || !lost || step != Wait || until != now.Add(10*time.Second) || DueAt(b) != until {
 		t.Errorf("just lost: %s until %s, due %s, %v", step, until, DueAt(b), err)
 	}
+	if step, _ := Next(WithoutPauses(b), true, now); step != Send || b.Refreshes[0].NextAt.IsZero() {
+		t.Errorf("just lost, and a person asks: %s", step)
+	}
 	if step, _ := Next(b, false, now.Add(10*time.Second)); step != Send {
 		t.Errorf("lost a while ago: %s", step)
 	}
