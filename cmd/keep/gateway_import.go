@@ -122,49 +122,97 @@ var (
 	})
 )
 
-// argument returns an argument of a server, or a reference in the place of a secret that it is: by its name, by that of
-// the flag before it, or by its form.
+// argument returns an argument of a server with references in the place of secrets, which are known by the name before
+// them, in the argument or as the flag before it, or by their form.
 func argument(server, before, arg string) string {
-	name, value, ok := strings.Cut(arg, "=")
-	switch {
-	case ok && (secretName().MatchString(name) || secretValue().MatchString(value)):
-		return name + "=${env:" + variable(server+"_"+strings.TrimLeft(name, "-")) + "}"
-	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && !strings.HasPrefix(arg, "-") && secretName().MatchString(before):
-		return "${env:" + variable(server+"_"+strings.TrimLeft(before, "-")) + "}"
-	case secretValue().MatchString(arg):
-		return "${env:" + variable(server+"_secret") + "}"
+	flag := strings.TrimLeft(before, "-")
+	isValue := flag != before && !strings.Contains(before, "=") && !strings.HasPrefix(arg, "-")
+	isHeader := isValue && (flag == "H" || strings.Contains(strings.ToLower(flag), "header"))
+	separator := "="
+	if at := strings.Index(arg, ":"); isHeader && at >= 0 && !strings.HasPrefix(arg[at:], "://") {
+		separator = ":" // values of headers are never printed
 	}
-	if strings.Contains(arg, "://") {
+	name, value, named := strings.Cut(arg, separator)
+	named = named && !strings.Contains(name, "://")
+	switch {
+	case named && (separator == ":" || secretName().MatchString(name) || secretValue().MatchString(value)):
+		return name + separator + variableOf(server, strings.TrimLeft(name, "-"))
+	case isValue && secretName().MatchString(flag):
+		return variableOf(server, flag)
+	case secretValue().MatchString(arg):
+		return variableOf(server, "secret")
+	case named:
+		return name + separator + argument(server, name, value)
+	case strings.Contains(arg, "://"):
 		return withoutSecrets(server, arg)
 	}
 	return arg
 }
 
-// withoutSecrets returns an address with references in the place of its password and of what its query has.
+// withoutSecrets returns an address with references in the place of its password, of what its query has, and of what
+// has the form of a secret. One that is none, such as with a password that is not escaped, is a secret as a whole.
 func withoutSecrets(server, address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
+	if _, err := url.Parse(address); err != nil {
+		return variableOf(server, "url")
 	}
-	if password, ok := u.User.Password(); ok && password != "" {
-		address = strings.Replace(address, u.User.String()+"@", url.User(u.User.Username()).String()+":${env:"+variable(server+"_password")+"}@", 1)
-	}
-	before, query, ok := strings.Cut(address, "?")
-	if !ok {
-		return address
-	}
-	query, fragment, hash := strings.Cut(query, "#")
-	parts := strings.Split(query, "&")
+	address, fragment, hasFragment := strings.Cut(address, "#")
+	address, query, hasQuery := strings.Cut(address, "?")
+	parts := strings.Split(address, "://") // of a list of addresses, too
 	for i, part := range parts {
-		if name, value, ok := strings.Cut(part, "="); ok && value != "" {
-			parts[i] = name + "=${env:" + variable(server+"_"+name) + "}"
+		if i > 0 || len(parts) == 1 {
+			parts[i] = withoutUser(server, part)
 		}
 	}
-	if address = before + "?" + strings.Join(parts, "&"); hash {
+	address = strings.Join(parts, "://")
+	if hasQuery {
+		parts := strings.Split(query, "&")
+		for i, part := range parts {
+			if name, value, ok := strings.Cut(part, "="); !ok || secretValue().MatchString(name) {
+				parts[i] = variableOf(server, "query")
+			} else if value != "" {
+				parts[i] = name + "=" + variableOf(server, name)
+			}
+		}
+		address += "?" + strings.Join(parts, "&")
+	}
+	if hasFragment && (strings.Contains(fragment, "=") || secretValue().MatchString(fragment)) {
+		fragment = variableOf(server, "fragment")
+	}
+	if hasFragment {
 		address += "#" + fragment
 	}
 	return address
 }
+
+// withoutUser returns what follows the scheme of an address, up to its query.
+//
+// It is cut as it is written: an address that is parsed and written anew has other escapes.
+func withoutUser(server, rest string) string {
+	host, path, hasPath := strings.Cut(rest, "/")
+	if at := strings.LastIndex(host, "@"); at >= 0 {
+		user, password, _ := strings.Cut(host[:at], ":")
+		if secretValue().MatchString(user) {
+			user = variableOf(server, "user")
+		}
+		if password != "" {
+			user += ":" + variableOf(server, "password")
+		}
+		host = user + host[at:]
+	}
+	if !hasPath {
+		return host
+	}
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if secretValue().MatchString(segment) {
+			segments[i] = variableOf(server, "secret")
+		}
+	}
+	return host + "/" + strings.Join(segments, "/")
+}
+
+// variableOf returns a reference to the variable of the environment that has something of a server.
+func variableOf(server, name string) string { return "${env:" + variable(server+"_"+name) + "}" }
 
 // printReferences prints a table whose values are variables of the environment. The values of the
 // file are not looked at: each may be a secret, and the output is redirected to a file.

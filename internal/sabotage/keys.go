@@ -112,6 +112,8 @@ var keysBreaks = []Break{
 		`if slices.Contains(refusals, ans.Error.Code) && refusedTool(`, `if slices.Contains(refusals, ans.Error.Code) || refusedTool(`, "./connector/mcp -run TestStdioServer"},
 	{"gateway-keeps-the-rules-it-began-with", "permitted", "cmd/keep/internal/daemon/seat.go",
 		`if s.Load != nil && s.Env.NextGateway(`, `if s.Load == nil && s.Env.NextGateway(`, "./cmd/keep -run TestGatewaysFollow"},
+	{"import-prints-passwords", "no-ambient-power", "cmd/keep/gateway_import.go",
+		`if password != "" {`, `if password == "" {`, "./cmd/keep -run TestScripts/^gateway$"},
 	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "gateway/list.go",
 		`result: own(ans.Result)`, `result: ans.Result`, "./gateway -run TestForgedAnswers"},
 	{"fraction-is-rounded", "permitted", "gateway/call.go",
