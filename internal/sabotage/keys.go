@@ -111,7 +111,15 @@ var keysBreaks = []Break{
 	{"code-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
 		`if slices.Contains(refusals, ans.Error.Code) && refusedTool(`, `if slices.Contains(refusals, ans.Error.Code) || refusedTool(`, "./connector/mcp -run TestStdioServer"},
 	{"gateway-keeps-the-rules-it-began-with", "permitted", "cmd/keep/internal/daemon/seat.go",
-		`if s.Load != nil && s.Env.NextGateway(`, `if s.Load == nil && s.Env.NextGateway(`, "./cmd/keep -run TestGatewaysFollow"},
+		`if s.Load == nil {
+			return`, `if s.Load != nil {
+			return`, "./cmd/keep -run TestGatewaysFollow"},
+	{"gateway-keeps-the-secrets-it-began-with", "permitted", "cmd/keep/internal/daemon/regate.go",
+		`case err == nil && !next.Same(cfg):`, `case err == nil && next.Hash != cfg.Hash:`, "./cmd/keep/internal/daemon -run TestSecretsOfAGatewayAreTaken"},
+	{"gateway-takes-a-part-of-a-file", "permitted", "cmd/keep/internal/daemon/regate.go",
+		`!maps.Equal(now, last) {
+			continue // it changed`, `false {
+			continue // it changed`, "./cmd/keep/internal/daemon -run TestGatewayTakesWhatIsStill"},
 	{"import-prints-passwords", "no-ambient-power", "cmd/keep/gateway_import.go",
 		`if password != "" {`, `if password == "" {`, "./cmd/keep -run TestScripts/^gateway$"},
 	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "gateway/list.go",

@@ -61,7 +61,12 @@ type Config struct {
 	Secrets     []string              // files that secrets were looked for in, sorted
 	Named       []Named               // secrets that it refers to, sorted by name
 	Missing     []Problem             // secrets that are not there; Connect refuses to continue without them
+
+	found map[string]string // what its references stand for
 }
+
+// Same reports whether c and o are of the same text, with the same secrets.
+func (c *Config) Same(o *Config) bool { return c.Hash == o.Hash && maps.Equal(c.found, o.found) }
 
 // Options say what to read. The zero value reads the working directory.
 type Options struct {
@@ -184,7 +189,7 @@ func Load(o Options) (*Config, error) {
 		cfg.DB = cfg.abs(t.DB)
 	}
 	slices.Sort(v.files)
-	cfg.Secrets, cfg.Named = slices.Compact(v.files), v.names()
+	cfg.Secrets, cfg.Named, cfg.found = slices.Compact(v.files), v.names(), v.found
 	cfg.readFrom(text, b.libraries)
 	cfg.Missing = b.clean(v, b.missing)
 	cfg.Warnings = sorted(append(b.clean(v, b.warnings), env.unused()...))

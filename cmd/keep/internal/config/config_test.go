@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
@@ -69,7 +70,7 @@ func TestNoFile(t *testing.T) {
 		Gateway:   config.Gateway{Rules: map[keep.ToolName]gateway.Rule{}, Repeat: repeat.DefaultRules(), MessageLimit: mcp.DefaultMessageLimit, ResultLimit: mcp.DefaultResultLimit},
 		Warnings:  []config.Problem{}, Missing: []config.Problem{}, Ring: seal.Ring{Path: filepath.Join(dir, "keep.key")},
 	}
-	if diff := cmp.Diff(want, cfg); diff != "" {
+	if diff := cmp.Diff(want, cfg, cmpopts.IgnoreUnexported(config.Config{})); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := config.Load(config.Options{File: filepath.Join(dir, "other.toml")}); !errors.Is(err, fs.ErrNotExist) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +15,15 @@ import (
 // A gateway is made of one configuration. Where keep.toml changes, it ends after its calls, and the next one is made
 // of the new configuration: its agents continue with that.
 
-// NextGateway waits until keep.toml, or a secret that it needs, is another one that a gateway can be made of, and returns
-// it; nil: ctx ended. What it cannot be made of is said once, and leaves the gateway as it is. A change is read when
-// two looks agree.
+// NextGateway waits until keep.toml, or a secret that it needs, is another one than in cfg that a gateway can be made of, and
+// returns it; nil: ctx ended. What it cannot be made of is said once, and leaves the gateway as it is. A change is read when
+// two looks agree, and taken if a look after that does.
+//
+// What is read is compared with cfg, and not what the files were with what they are: nobody looked at them just when
+// cfg was read.
 func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*config.Config, error)) *config.Config {
-	var taken, last fingerprint // nil: what came before the first look is compared by the hash
-	read, reason := cfg, ""
+	var judged fingerprint // of what was read last; nil: nothing was
+	read, last, reason := cfg, fingerprintOf(cfg), ""
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -30,18 +32,21 @@ func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*
 			return nil
 		case <-tick.C:
 		}
-		now := fingerprintOf(read)
+		now := fingerprintOf(cfg, read)
 		settled := maps.Equal(now, last)
-		if last = now; !settled || maps.Equal(now, taken) {
+		if last = now; !settled || maps.Equal(now, judged) {
 			continue
 		}
 		next, err := loadGateway(cfg, load)
-		renewed := taken != nil && slices.ContainsFunc(read.Secrets, func(file string) bool { return now[file] != taken[file] })
-		if taken = now; next != nil {
+		if next != nil {
 			read = next
 		}
+		if last = fingerprintOf(cfg, read); !maps.Equal(now, last) {
+			continue // it changed meanwhile, or names other files
+		}
+		judged = now
 		switch {
-		case err == nil && (renewed || next.Hash != cfg.Hash):
+		case err == nil && !next.Same(cfg):
 			return next
 		case err != nil && reasonOf(err) != reason:
 			reason = reasonOf(err)

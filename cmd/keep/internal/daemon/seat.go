@@ -106,6 +106,7 @@ type Seat struct {
 	own    *Gateway       // nil: that of another process is used
 	links  sync.WaitGroup // to the own one
 	yields bool           // the database was asked for; read when links are over
+	next   *config.Config // that the own one ended for; nil: none; read when links are over
 }
 
 // How long a seat looks for a gateway: at the start, where nothing is waited for, and when the one that it had
@@ -136,16 +137,19 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 	if err := s.Close(); err != nil {
 		return nil, err
 	}
-	before := s.Cfg.Hash
+	before := s.Cfg
+	if s.next != nil {
+		s.Cfg, s.next = s.next, nil
+	}
 	if s.met {
-		s.reload()
+		s.reload(ctx)
 	}
 	for {
 		link, err := s.connect(ctx, time.Now().After(leave))
 		refused, isRefused := errors.AsType[*refusedLink](err)
 		switch {
 		case err == nil:
-			if s.own != nil && s.Cfg.Hash != before {
+			if s.own != nil && !s.Cfg.Same(before) {
 				s.Env.Log.WarnContext(ctx, "configuration taken", "file", s.Cfg.File)
 			}
 			s.met = true
@@ -153,7 +157,7 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 		case isRefused:
 			return nil, exit.NoDatabase(refused)
 		case errors.Is(err, errOtherText) && time.Now().Before(now.Add(nextWait)):
-			s.reload() // it may be this side's that is old
+			s.reload(ctx) // it may be this side's that is old
 		// A locked database without a link is that of a process which begins or ends: it is asked again.
 		case !errors.Is(err, keep.ErrLocked) && !errors.Is(err, errNoLink), time.Now().After(until):
 			return nil, err
@@ -166,12 +170,21 @@ func (s *Seat) Connect(ctx context.Context) (gateway.Link, error) {
 	}
 }
 
+// stillTime is how long a changed keep.toml may take until it stays as it is. After that the gateway begins with the one
+// before, and ends when the other one is taken.
+const stillTime = 5 * lookEvery
+
 // reload takes keep.toml as it is now, if a gateway can be made of it.
-func (s *Seat) reload() {
+func (s *Seat) reload(ctx context.Context) {
 	if s.Load == nil {
 		return
 	}
-	if next, err := loadGateway(s.Cfg, s.Load); err == nil {
+	if next, err := loadGateway(s.Cfg, s.Load); err != nil || next.Same(s.Cfg) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, stillTime)
+	defer cancel()
+	if next := s.Env.NextGateway(ctx, s.Cfg, s.Load); next != nil {
 		s.Cfg = next
 	}
 }
@@ -200,7 +213,10 @@ func (s *Seat) connect(ctx context.Context, takes bool) (gateway.Link, error) {
 	})
 	changed := make(chan struct{})
 	s.links.Go(func() {
-		if s.Load != nil && s.Env.NextGateway(work, s.Cfg, s.Load) != nil {
+		if s.Load == nil {
+			return
+		}
+		if s.next = s.Env.NextGateway(work, s.Cfg, s.Load); s.next != nil {
 			close(changed)
 		}
 	})
