@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,5 +243,29 @@ func TestRefusedByStatus(t *testing.T) {
 			t.Errorf("%d %s: the server's words are lost: %s", c.status, c.said, f.Message)
 		}
 		s.Close()
+	}
+}
+
+// TestListRepeatsAName has a server list a wanted tool more often than there may be tools: the first entry is kept.
+func TestListRepeatsAName(t *testing.T) {
+	t.Parallel()
+	var list []string
+	for i := range 5 * mcp.MaxTools {
+		list = append(list, fmt.Sprintf(`{"name":"wanted","n":%d}`, i))
+	}
+	for _, others := range []int{0, 2} {
+		entries := append(slices.Repeat([]string{`{"name":"other"}`}, others), list...)
+		url := serve(t, func(w http.ResponseWriter, r said) bool {
+			if r.Method == "tools/list" {
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[%s]}}`, r.ID, strings.Join(entries, ","))
+			}
+			return r.Method == "tools/list"
+		})
+		s := mcp.NewServer(mcp.ServerConfig{Name: "x", URL: url})
+		t.Cleanup(func() { _ = s.Close() })
+		tools, left, err := s.SomeTools(t.Context(), func(tool string) bool { return tool == "wanted" })
+		if err != nil || len(tools) != 1 || left != len(entries)-1 || string(tools[0].Raw) != list[0] {
+			t.Errorf("%d others: %d tools and %d left out, %v; want 1 and %d", others, len(tools), left, err, len(entries)-1)
+		}
 	}
 }

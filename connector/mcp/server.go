@@ -415,11 +415,11 @@ func (s *Server) Tools(ctx context.Context) ([]ToolInfo, error) {
 	return tools, err
 }
 
-// SomeTools lists the tools of the server. If more than MaxTools are not wanted it leaves all of these out, and returns how
-// many they are.
+// SomeTools lists the tools of the server, of a wanted name the first. If there are more than MaxTools others it leaves
+// all of these out, and returns how many they are.
 func (s *Server) SomeTools(ctx context.Context, wanted func(tool string) bool) (tools []ToolInfo, left int, err error) {
-	others := 0
-	mirrored := make(map[string][]Mirrored)
+	var kept []ToolInfo // the wanted ones
+	names := make(map[string]bool)
 	err = s.List(ctx, "tools/list", "tools", func(raw json.RawMessage) error {
 		var t struct {
 			Name string `json:"name"`
@@ -427,21 +427,28 @@ func (s *Server) SomeTools(ctx context.Context, wanted func(tool string) bool) (
 		if err := json.Unmarshal(raw, &t); err != nil || t.Name == "" {
 			return errors.New("a tool has no name")
 		}
-		if !wanted(t.Name) {
-			others++
+		tool := ToolInfo{t.Name, raw}
+		if wanted(t.Name) && !names[t.Name] {
+			names[t.Name] = true
+			kept = append(kept, tool)
+		} else {
+			left++
 		}
-		if others <= MaxTools || wanted(t.Name) {
-			tools = append(tools, ToolInfo{t.Name, raw})
-		}
-		if m := MirroredOf(raw); m != nil {
-			mirrored[t.Name] = m
+		if left <= MaxTools {
+			tools = append(tools, tool)
 		}
 		return nil
 	})
-	if others > MaxTools {
-		left, tools = others, slices.DeleteFunc(tools, func(t ToolInfo) bool { return !wanted(t.Name) })
+	if left > MaxTools {
+		tools = kept
+	} else {
+		left = 0
 	}
 	if err == nil {
+		mirrored := make(map[string][]Mirrored)
+		for _, t := range slices.Backward(tools) { // the first of a name counts
+			mirrored[t.Name] = MirroredOf(t.Raw)
+		}
 		s.mu.Lock()
 		s.mirrored = mirrored
 		s.mu.Unlock()

@@ -122,6 +122,8 @@ var keysBreaks = []Break{
 			continue // it changed`, "./cmd/keep/internal/daemon -run TestGatewayTakesWhatIsStill"},
 	{"import-prints-passwords", "no-ambient-power", "cmd/keep/gateway_import.go",
 		`if password != "" {`, `if password == "" {`, "./cmd/keep -run TestScripts/^gateway$"},
+	{"list-of-one-name-has-no-bound", "bounded", "connector/mcp/server.go",
+		`if wanted(t.Name) && !names[t.Name] {`, `if wanted(t.Name) {`, "./connector/mcp -run TestListRepeatsAName"},
 	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "gateway/list.go",
 		`result: own(ans.Result)`, `result: ans.Result`, "./gateway -run TestForgedAnswers"},
 	{"fraction-is-rounded", "permitted", "gateway/call.go",
