@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
@@ -28,6 +29,46 @@ const maxBatch = maxInFlight
 func isBatch(frame []byte) bool {
 	frame = bytes.TrimSpace(frame)
 	return len(frame) > 0 && frame[0] == '['
+}
+
+// messagesOf returns the messages of a frame, which may be a batch.
+func messagesOf(frame []byte) []mcp.Message {
+	var all []mcp.Message
+	if isBatch(frame) {
+		_ = json.Unmarshal(frame, &all)
+		return all
+	}
+	var m mcp.Message
+	if json.Unmarshal(frame, &m) != nil {
+		return nil
+	}
+	return []mcp.Message{m}
+}
+
+// requestsOf returns the requests of a frame, each of which is answered. A batch of more than maxBatch messages is answered
+// as a whole.
+func requestsOf(frame []byte) []mcp.Message {
+	all := messagesOf(frame)
+	if len(all) > maxBatch {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(m mcp.Message) bool { return m.Method == "" || !mcp.ValidID(m.ID) || !utf8.Valid(m.ID) })
+}
+
+// refusedFrame returns the answer to a frame of which nothing is worked on: to each request in it, or to nobody knows what.
+func refusedFrame(frame []byte, code int, why string) ([]byte, error) {
+	b := new(batch)
+	for _, m := range requestsOf(frame) {
+		b.replies = append(b.replies, &batchReply{message: refusal(m.ID, code, why)})
+	}
+	switch {
+	case len(b.replies) == 0:
+		return mcp.Frame(refusal(nil, code, why))
+	case !isBatch(frame):
+		return mcp.Frame(b.replies[0].message)
+	}
+	answer, _, err := b.wait()
+	return answer, err
 }
 
 // A batch is messages that came as one, while they are worked on.
@@ -99,7 +140,7 @@ func (s *session) takeBatch(ctx context.Context, members []json.RawMessage, befo
 func memberOf(raw json.RawMessage) (m mcp.Message, wrong string) {
 	switch err := json.Unmarshal(raw, &m); {
 	case err != nil:
-		return mcp.Message{}, "a message of a batch is an object"
+		return mcp.Message{ID: m.ID}, "a message of a batch is an object"
 	case wrongWith(m) != "":
 		return m, wrongWith(m)
 	case m.Method == "initialize" || isModern(m.Params):

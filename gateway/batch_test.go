@@ -81,6 +81,10 @@ func TestBatch(t *testing.T) {
 	if got := line(); got != `[{"jsonrpc":"2.0","id":31,"result":{}}]`+"\n" {
 		t.Errorf("%s", got)
 	}
+	c.send(`[{"jsonrpc":5,"id":32,"method":"ping"}]`)
+	if got := line(); !strings.HasPrefix(got, `[{"jsonrpc":"2.0","id":32,"error":`) {
+		t.Errorf("%s", got)
+	}
 	c.send(aBatch("x"))
 	checkBatch(t, line(), false)
 	if n := effects(t, s.Dir, "x"); n != 2 {

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep/connector/mcp"
 )
@@ -109,6 +110,12 @@ func (p *pump) read(ctx context.Context, r *mcp.Reader) {
 		if err != nil {
 			return
 		}
+		if !utf8.Valid(frame) {
+			if refused, err := refusedFrame(frame, parseError, notUTF8); err == nil {
+				p.answer(refused)
+			}
+			continue
+		}
 		f := agentFrame{frame: bytes.Clone(frame)}
 		select { // an answer that is being written, the agent may have read
 		case p.writing <- struct{}{}:
@@ -129,10 +136,15 @@ func (p *pump) read(ctx context.Context, r *mcp.Reader) {
 // refuse answers the agent in place of a gateway.
 func (p *pump) refuse(id json.RawMessage, code int, why string) {
 	if frame, err := mcp.Frame(refusal(id, code, why)); err == nil {
-		p.writing <- struct{}{}
-		_, _ = p.out.Write(append(frame, '\n'))
-		<-p.writing
+		p.answer(frame)
 	}
+}
+
+// answer writes a frame that is of no gateway.
+func (p *pump) answer(frame []byte) {
+	p.writing <- struct{}{}
+	_, _ = p.out.Write(append(frame, '\n'))
+	<-p.writing
 }
 
 // giveUp answers what has no answer.
@@ -214,26 +226,9 @@ func lineOf(read int64, frame []byte) []byte {
 	return append(append(fmt.Appendf(nil, "%d ", read), frame...), '\n')
 }
 
-// messagesOf returns the messages of a frame, which may be a batch.
-func messagesOf(frame []byte) []mcp.Message {
-	var all []mcp.Message
-	if isBatch(frame) {
-		_ = json.Unmarshal(frame, &all)
-		return all
-	}
-	var m mcp.Message
-	if json.Unmarshal(frame, &m) != nil {
-		return nil
-	}
-	return []mcp.Message{m}
-}
-
 // note returns the ids of the requests of a frame, and keeps what belongs to the session of the agent.
 func (p *pump) note(frame []byte) (ids []string) {
-	for _, m := range messagesOf(frame) {
-		if m.Method == "" || !mcp.ValidID(m.ID) {
-			continue
-		}
+	for _, m := range requestsOf(frame) {
 		ids = append(ids, string(m.ID))
 		var of struct {
 			URI string `json:"uri"`

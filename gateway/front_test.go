@@ -144,6 +144,58 @@ func frontTo(t *testing.T, connect func(context.Context) (gateway.Link, error)) 
 	return c
 }
 
+// TestFrontRefused has an agent send what is worked on in no part: each request of it is answered, and none is left for the
+// next gateway.
+func TestFrontRefused(t *testing.T) {
+	t.Parallel()
+	s, links := setup{Dir: t.TempDir(), Agent: "ann"}, make(chan childLink, 2)
+	c := frontTo(t, func(context.Context) (gateway.Link, error) {
+		link, err := startLink(s)
+		links <- link
+		return link, err
+	})
+	line := func() string {
+		text, err := c.out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	request := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"notes__create","arguments":{"title":"%s"}}}`
+	for _, bad := range []struct{ frame, ids, code string }{
+		{fmt.Sprintf(request, 5, "caf\xe9"), "5", "-32700"},
+		{`{"jsonrpc":"2.0","id":"caf` + "\xe9" + `","method":"ping"}`, "null", "-32700"},
+		{"[" + fmt.Sprintf(request, 6, "caf\xe9") + "," + fmt.Sprintf(request, 7, "x") + "]", "6 7", "-32700"},
+		{"[" + fmt.Sprintf(request, 8, "x") + `,{"jsonrpc":5,"id":9,"method":"ping"}]`, "8 9", "-32600"}, // the version has none
+		{"[" + strings.Repeat(fmt.Sprintf(request, 10, "x")+",", 64) + fmt.Sprintf(request, 10, "x") + "]", "null", "-32600"},
+	} {
+		c.send(bad.frame)
+		text := line()
+		var got []reply
+		if bad.frame[0] != '[' || bad.ids == "null" {
+			text = "[" + text + "]"
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		var ids []string
+		for _, r := range got {
+			ids = append(ids, string(r.ID))
+		}
+		if strings.Join(ids, " ") != bad.ids || !strings.Contains(text, bad.code) {
+			t.Errorf("%.60q is answered %s, want %s to %s", bad.frame, text, bad.code, bad.ids)
+		}
+	}
+	_ = (<-links).kill()
+	c.send(`{"jsonrpc":"2.0","id":20,"method":"ping"}`)
+	if got := line(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":20,`) {
+		t.Errorf("the next gateway answers %s", got)
+	}
+	if n := effects(t, s.Dir, "x"); n != 0 {
+		t.Errorf("%d effects", n)
+	}
+}
+
 // TestFrontLosses kills the gateways of a front at random points of its calls, and their server fails, too. The agent
 // makes a call again only if it is told that nothing was sent, or that the lookup is not over. Laws: as in TestLosses.
 func TestFrontLosses(t *testing.T) {

@@ -119,7 +119,7 @@ func (s *session) end() {
 // beside the next ones.
 func (s *session) take(ctx context.Context, frame []byte, before map[string]keep.RunID) {
 	if !utf8.Valid(frame) {
-		s.refuse(nil, parseError, notUTF8)
+		s.refuseFrame(frame, parseError, notUTF8)
 		return
 	}
 	if isBatch(frame) {
@@ -175,7 +175,7 @@ func (s *session) takeTogether(ctx context.Context, frame []byte, before map[str
 	s.mu.Unlock()
 	members, wrong := membersOf(frame, version)
 	if wrong != nil {
-		s.refuse(nil, wrong.Code, wrong.Message)
+		s.refuseFrame(frame, wrong.Code, wrong.Message)
 		return
 	}
 	b := s.takeBatch(ctx, members, before, s.write, false)
@@ -348,6 +348,13 @@ func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
 func (s *session) refuse(id json.RawMessage, code int, why string) {
 	if frame, err := mcp.Frame(refusal(id, code, why)); err == nil {
 		_, _ = s.out(frame)
+	}
+}
+
+// refuseFrame answers a frame of which nothing is worked on.
+func (s *session) refuseFrame(frame []byte, code int, why string) {
+	if refused, err := refusedFrame(frame, code, why); err == nil {
+		_, _ = s.out(refused)
 	}
 }
 

@@ -124,6 +124,8 @@ var keysBreaks = []Break{
 		`if password != "" {`, `if password == "" {`, "./cmd/keep -run TestScripts/^gateway$"},
 	{"list-of-one-name-has-no-bound", "bounded", "connector/mcp/server.go",
 		`if wanted(t.Name) && !names[t.Name] {`, `if wanted(t.Name) {`, "./connector/mcp -run TestListRepeatsAName"},
+	{"refused-request-waits", "explained", "gateway/batch.go",
+		`b.replies = append(b.replies, &batchReply{message: refusal(m.ID, code, why)})`, `_ = m`, "./gateway -run TestFrontRefused"},
 	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "gateway/list.go",
 		`result: own(ans.Result)`, `result: ans.Result`, "./gateway -run TestForgedAnswers"},
 	{"fraction-is-rounded", "permitted", "gateway/call.go",
