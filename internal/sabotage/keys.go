@@ -191,6 +191,13 @@ var keysBreaks = []Break{
 		`if err == nil && c.Resource != ""`, `if err != nil && c.Resource != ""`, "./cmd/keep -run TestConnectServer$"},
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
-	{"changed-tool-is-called", "no-ambient-power", "gateway/call.go",
-		`if why := g.stopped(ctx, r.tool, r.params); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
+	{"changed-tool-is-called", "no-ambient-power", "gateway/list.go",
+		`why := stopped(tools[i], g.rule(name), args)`, `why := ""`, "./gateway -run TestChangedTool"},
+	{"call-that-was-sent-is-refused", "doubt-is-not-failure", "gateway/session.go",
+		`	return s.g.call(ctx, x, r)`, `	if a, refused := s.g.refused(ctx, r.agent, r.tool, r.params); refused {
+		return a
+	}
+	return s.g.call(ctx, x, r)`, "./gateway -run TestFrontTakeOverByOneThatRefuses"},
+	{"agent-calls-what-it-may-not", "permitted", "gateway/list.go",
+		`case !g.may(agent, name):`, `case false:`, "./gateway -run TestFrontTakeOverByOneThatRefuses"},
 }
