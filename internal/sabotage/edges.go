@@ -59,6 +59,16 @@ var edgesBreaks = []Break{
 		`!maps.Equal(now, f.found)`, `maps.Equal(now, now) && false`, "./cmd/keep/internal/daemon -run TestFilesAreTakenWhenStill"},
 	{"full-disk-is-not-said", "explained", "host/changes.go",
 		`s.refusals.note(err)`, `_ = s.refusals`, "./host -run TestRefusalIsKnown"},
+	{"refused-commit-is-a-full-disk", "explained", "host/refusal.go",
+		`errors.Is(err, keep.ErrRefused) || `, ``, "./host -run TestRefusalIsKnown"},
+	{"quiet-host-is-never-ready-again", "nothing-lost", "host/count.go",
+		`list = count.Nothing(to)`, `list = known.Days`, "./host -run TestRefusalEndsWhereNothingHappens"},
+	{"day-of-nothing-hides-its-hours", "explained", "law/count/count.go",
+		`range keep.Steps() {
+		list =`, `range keep.Steps()[2:] {
+		list =`, "./host -run TestRefusalEndsWhereNothingHappens"},
+	{"plain-refusal-has-no-name", "explained", "store/sqlite/sqlite.go",
+		`err = keep.Refused(err)`, `err = errors.Join(err)`, "./store/sqlite -run TestStore/an_event_without_a_name"},
 	{"config-that-is-gone-is-empty", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`gone != nil {`, `gone != nil && false {`, "./cmd/keep/internal/daemon -run TestFilesThatAreGoneStayInForce"},
 	{"secret-brings-another-config", "permitted", "cmd/keep/internal/daemon/follow.go",
