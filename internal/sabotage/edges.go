@@ -59,6 +59,8 @@ var edgesBreaks = []Break{
 		`!maps.Equal(now, f.found)`, `maps.Equal(now, now) && false`, "./cmd/keep/internal/daemon -run TestFilesAreTakenWhenStill"},
 	{"full-disk-is-not-said", "explained", "host/changes.go",
 		`s.refusals.note(err)`, `_ = s.refusals`, "./host -run TestRefusalIsKnown"},
+	{"link-to-pages-that-nobody-serves", "explained", "cmd/keep/internal/daemon/socket.go",
+		`if s.hidden {`, `if false {`, "./cmd/keep/internal/daemon -run TestNoLinkWithoutPages"},
 	{"refused-commit-is-a-full-disk", "explained", "host/refusal.go",
 		`errors.Is(err, keep.ErrRefused) || `, ``, "./host -run TestRefusalIsKnown"},
 	{"quiet-host-is-never-ready-again", "nothing-lost", "host/count.go",
