@@ -41,6 +41,11 @@ var keysBreaks = []Break{
 		`case status == 401, status == 403,`, `case status == 401, status == 503,`, "./idempotency/proxy -run TestClientsAndBackends"},
 	{"guard-stream-is-done-before-it-ends", "doubt-is-not-failure", "idempotency/stream.go",
 		`c.shown = c.tx == nil && status`, `c.shown = false && status`, "./idempotency -run TestServer/cut_stream"},
+	{"guard-silent-stream-never-ends", "bounded", "idempotency/stream.go",
+		`	a.c.endAfterClient()
+`, ``, "./idempotency -run TestLeftSilentStream"},
+	{"guard-ended-stream-is-done", "doubt-is-not-failure", "idempotency/stream.go",
+		`context.Cause(c.ctx) == errLeft, `, ``, "./idempotency -run TestLeftSilentStream"},
 	{"guard-shown-answer-is-undone", "once", "idempotency/execute.go",
 		`case shown && (said`, `case false && (said`, "./idempotency -run TestServer/cut_stream"},
 	{"guard-short-answer-is-whole", "settled-stays", "idempotency/execute.go",
