@@ -123,14 +123,7 @@ func (g *Gateway) timeout(r request) time.Duration {
 
 // try decides what the call is, and does it. Again says that another process has it.
 func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err error) {
-	last, verdict, err := g.decide(ctx, r)
-	if err == nil && verdict.Makes() {
-		if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
-			a.unsent = true
-			return a, false, nil
-		}
-		last, verdict, err = g.decide(ctx, r) // another process may have made it while the server was asked for its tools
-	}
+	last, seen, verdict, err := g.decide(ctx, r)
 	switch {
 	case err != nil:
 		return a, false, err
@@ -138,6 +131,10 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return a, true, g.caller.RecoverRun(ctx, last.Run, g.cfg.Alone)
 	case verdict == repeat.Answer:
 		return g.answered(ctx, r, last)
+	}
+	if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
+		a.unsent = true
+		return a, false, nil
 	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
 	if verdict == repeat.Again {
@@ -152,7 +149,8 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	stored := func() {}
 	d.With = func(run keep.Run) (changes []keep.Change) {
 		changes, stored = g.deliveries()
-		return append(changes, delivery{Run: run.ID}.put(r.id, lastKey))
+		// Another process may have made the call since, from its beginning to its end.
+		return append(changes, keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, delivery{Run: run.ID}.put(r.id, lastKey))
 	}
 	var said mcp.Answer
 	out, err := g.caller.Call(mcp.WithMeta(mcp.WithAnswer(ctx, &said), r.meta), d)
@@ -169,14 +167,15 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
 }
 
-// decide returns the last call that is the same as a request, nil if there is none, and what the request is after it.
-func (g *Gateway) decide(ctx context.Context, r request) (*repeat.Last, repeat.Verdict, error) {
+// decide returns the last call that is the same as a request, nil if there is none, what is stored of which that is, and
+// what the request is after it.
+func (g *Gateway) decide(ctx context.Context, r request) (last *repeat.Last, seen json.RawMessage, v repeat.Verdict, err error) {
 	rules := g.cfg.Repeat
 	if r.rule.Repeat != "" {
 		rules.Repeat = r.rule.Repeat
 	}
-	last, err := g.last(ctx, r.id)
-	return last, repeat.Decide(last, rules, g.engine.Now()), err
+	last, seen, err = g.last(ctx, r.id)
+	return last, seen, repeat.Decide(last, rules, g.engine.Now()), err
 }
 
 // answered answers a call from what the ledger has of the last one. Again says that this changes just now.
@@ -190,7 +189,7 @@ func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a
 			return a, false, err
 		}
 		verdict := repeat.Answer
-		if last, verdict, err = g.decide(ctx, r); err != nil || verdict != repeat.Answer {
+		if last, _, verdict, err = g.decide(ctx, r); err != nil || verdict != repeat.Answer {
 			return a, err == nil, err
 		}
 	}

@@ -159,6 +159,8 @@ var keysBreaks = []Break{
 		`if m.Method == "server/discover" {`, `if false {`, "./gateway -run TestRepeatedBehindAProxy"},
 	{"gateway-takes-its-own-call-over", "doubt-is-not-failure", "engine/direct.go",
 		`|| c.isExecuting(r.ID) {`, `|| c.isExecuting("") {`, "./engine -run TestDirectCallWhileTheClockLeaps"},
+	{"call-of-another-gateway-is-made-again", "once", "gateway/call.go",
+		`keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, `, ``, "./gateway -run TestCallMadeMeanwhile"},
 	{"delivery-of-another-run-counts", "once", "gateway/gateway.go",
 		`if d.Run == last.Run && d.Run != "" {`, `if d.Run != "" {`, "./gateway -run TestDelivered"},
 	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
