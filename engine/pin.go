@@ -35,7 +35,7 @@ func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, a
 	if !ok {
 		return c.Pin, nil
 	}
-	p := t.sentAs
+	p := keep.Mutation{Pin: c.Pin}.SentAs()
 	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" && maps.Equal(was.As, as) {
 		p.Claim = was.Claim // whatever became of the call before: it is used up once
 		return marshal(p), nil

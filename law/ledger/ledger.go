@@ -225,6 +225,9 @@ func AsksForUser(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeSameUser
 }
 
+// OfAnotherUser reports whether a call is in doubt because its connection has credentials of another user now.
+func OfAnotherUser(f *keep.Failure) bool { return f != nil && f.Code == keep.CodeAnotherUser }
+
 // Waits reports whether a lookup that failed so waits for a person who is asked about something
 // else than the call. It uses up no attempt.
 func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) }
@@ -372,6 +375,18 @@ func Sent(moves []keep.Move) bool {
 		}
 	}
 	return sent
+}
+
+// Vouched reports whether the last doubt about a call was ended by a person who said that it did not happen,
+// so that no service has shown its absence.
+func Vouched(moves []keep.Move) bool {
+	vouched := false
+	for _, m := range moves {
+		if Unsettled(m.From) && m.To == keep.Failed {
+			vouched = Evidence(m.Evidence) == DidNotHappen
+		}
+	}
+	return vouched
 }
 
 func joinDetail(a, b string) string {

@@ -326,3 +326,22 @@ func TestKeyAge(t *testing.T) {
 		}
 	}
 }
+
+// What a person said of a doubt counts until a lookup ends another one.
+func TestVouched(t *testing.T) {
+	type m = keep.Move
+	said := m{From: keep.Indeterminate, To: keep.Failed, By: "ann", Evidence: string(ledger.DidNotHappen)}
+	refused := m{From: keep.InFlight, To: keep.Failed, By: "call", Evidence: string(ledger.Absent)}
+	absent := m{From: keep.NeedsReconcile, To: keep.Failed, By: "reconcile", Evidence: string(ledger.Absent)}
+	for _, c := range []struct {
+		moves []m
+		want  bool
+	}{
+		{nil, false}, {[]m{said}, true}, {[]m{said, refused}, true}, {[]m{refused}, false}, {[]m{absent, refused}, false},
+		{[]m{said, absent}, false}, {[]m{absent, said}, true},
+	} {
+		if got := ledger.Vouched(c.moves); got != c.want {
+			t.Errorf("Vouched(%+v) = %t", c.moves, got)
+		}
+	}
+}
