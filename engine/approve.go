@@ -195,7 +195,10 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 			q.Why += "\n" + x.e.tools.howItDiffers(m)
 		}
 		for _, c := range e.changed {
-			q.Why += fmt.Sprintf("\nit was sent with %s; %s: if that is another user, and the earlier call happened, it happens twice", c.Before(), c.After())
+			q.Why += fmt.Sprintf("\nit was sent with %s; %s", c.Before(), c.After())
+		}
+		if len(e.changed) > 0 {
+			q.Why += "\n" + map[bool]string{true: "for another user it is a new call: "}[m.Level == keep.LevelKey] + "if the earlier one happened, it happens twice"
 		}
 	}
 	if e.lapsed != "" {

@@ -154,7 +154,7 @@ func (x *execution) ready(ctx context.Context, call *takenCall, c ledger.Call, b
 	f := t.start(ctx, x.callAt)
 	var pin json.RawMessage
 	if f == nil && ctx.Err() == nil {
-		pin, f = t.claim(ctx, c, before, as, x.e.Now(), x.callAt)
+		pin, f = t.claim(ctx, c, before, call.changed, x.e.Now(), x.callAt)
 	}
 	ended := x.pass.whyEnded()
 	switch {
