@@ -138,7 +138,8 @@ func (e *Engine) lookUpAsOther(ctx context.Context, t *tool, m keep.Mutation, ch
 		m = e.lastSent(t, m)
 		fact := e.lookUp(ctx, t, m)
 		found := fact.Evidence == ledger.Happened && !t.spec.ByTarget
-		if early := e.Now().Before(m.SettlesAt()); found || fact.Evidence == ledger.Unsure || fact.Evidence == ledger.Absent && early {
+		early := fact.Evidence == ledger.Absent && fact.AskedAt.Before(m.SettlesAt())
+		if found || early || fact.Evidence == ledger.Unsure {
 			return m, fact
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,4 +182,47 @@ func TestCredentialsChangeWhileACallWaits(t *testing.T) {
 			t.Errorf("%d calls in %d runs, recorded as %v; want one as ann, in the second run", w.service.calls, len(w.runs()), m.SentAs().As)
 		}
 	})
+}
+
+// An absence that another user was shown early counts at no time, whichever reading of the clock is the first
+// one after the effect would have settled.
+func TestEarlyAbsenceOfAnotherUser(t *testing.T) {
+	for early := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			w, secret, left := newWorld(t), "of ann", -1
+			var mu sync.Mutex
+			w.clock = func() time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case left < 0:
+					return time.Now()
+				case left > 0:
+					left--
+					return time.Now()
+				}
+				return time.Now().Add(time.Minute)
+			}
+			w.service.onCall = func(n int) (bool, error) { return true, map[bool]error{true: errReset}[n == 1] }
+			w.service.onAsk = func(n int) (connector.Verdict, error) {
+				if n == 1 {
+					secret = "of bob"
+					return "", errReset
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if left < 0 {
+					left = early
+				}
+				return connector.Absent, nil
+			}
+			sendAs(w, &secret)
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(time.Hour)
+			if qs := w.questions(); len(qs) != 1 || qs[0].Kind != keep.AskPermission || w.service.calls != 1 {
+				t.Errorf("%d readings: %d calls, questions %+v; want one call, and a question about the user", early, w.service.calls, qs)
+			}
+		})
+	}
 }
