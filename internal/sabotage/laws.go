@@ -65,6 +65,8 @@ var lawsBreaks = []Break{
 		`(!place || guarded()`, `(!place && false || guarded()`, "./cmd/keep/internal/config -run TestSender"},
 	{"another-user-gets-the-call", "bound-to-its-world", "host/account/owner.go",
 		`if connector.MayGive(ctx, name, owner) {`, `if true {`, "./host/account -run TestOwner"},
+	{"server-runs-anywhere", "bound-to-its-world", "connector/mcp/tool.go",
+		`if cfg.Cwd != "" {`, `if false {`, "./cmd/keep/internal/config -run TestPinOfCwd"},
 	{"approval-is-for-any-place", "bound-to-its-world", "engine/approve.go",
 		`c.PayloadHash + ":" + c.PinHash`, `c.PayloadHash`, "./engine -run TestApprovalIsBoundToThePlace"},
 	{"approval-is-for-any-user", "bound-to-its-world", "engine/approve.go",

@@ -14,7 +14,8 @@ import (
 // A sentSecret is a secret with which a connection sends, by what records call it.
 type sentSecret struct{ ref, value string }
 
-// where are the keys that say where and how a connection sends, which the pin of a call has, and not as whom.
+// where are the keys that say where and how a connection sends, and not as whom. What of that makes a call
+// another one is in its pin.
 var where = []string{"base_url", "bucket", "ca", "cwd", "endpoint", "host", "idle", "imap", "path", "port", "region", "root", "settle_after", "smtp", "timeout", "tls", "url"}
 
 // sentSecrets returns what a table of the file sends with that may be a user's: the secrets and the variables
