@@ -226,3 +226,29 @@ func TestEarlyAbsenceOfAnotherUser(t *testing.T) {
 		})
 	}
 }
+
+// What a lookup finds by its target, with another user's credentials, may be that user's own: it is no effect of
+// a call, and so not of one that is out.
+func TestAnotherUsersTargetWhileACallIsOut(t *testing.T) {
+	for _, target := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w, secret := newWorld(t), "of ann"
+			w.service.target = target
+			w.deaf(time.Hour, func() error { return nil })
+			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
+			sendAs(w, &secret)
+			w.deploy()
+			w.publish("in", "a")
+			time.AfterFunc(time.Second, func() {
+				w.service.mu.Lock()
+				defer w.service.mu.Unlock()
+				secret = "of bob"
+			})
+			w.run()
+			want := map[bool]string{true: "call", false: "reconcile"}[target]
+			if m := w.mutation(); m.State != keep.Applied || m.ResolvedBy != want {
+				t.Errorf("by target %t: the record is %s by %q, want applied by %q", target, m.State, m.ResolvedBy, want)
+			}
+		})
+	}
+}

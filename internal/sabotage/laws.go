@@ -67,6 +67,8 @@ var lawsBreaks = []Break{
 		`if connector.MayGive(ctx, name, owner) {`, `if true {`, "./host/account -run TestOwner"},
 	{"server-runs-anywhere", "bound-to-its-world", "connector/mcp/tool.go",
 		`if cfg.Cwd != "" {`, `if false {`, "./cmd/keep/internal/config -run TestPinOfCwd"},
+	{"another-users-target-is-the-effect", "bound-to-its-world", "engine/overdue.go",
+		`if found && t.spec.ByTarget {`, `if false {`, "./engine -run TestAnotherUsersTarget"},
 	{"approval-is-for-any-place", "bound-to-its-world", "engine/approve.go",
 		`c.PayloadHash + ":" + c.PinHash`, `c.PayloadHash`, "./engine -run TestApprovalIsBoundToThePlace"},
 	{"approval-is-for-any-user", "bound-to-its-world", "engine/approve.go",
