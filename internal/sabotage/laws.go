@@ -61,6 +61,8 @@ var lawsBreaks = []Break{
 		`account && named && c.Now == ""`, `account && (named || true) && c.Now == ""`, "./law/account -run TestChanges"},
 	{"account-of-another-name-is-asked", "bound-to-its-world", "connector/httpapi/rebind.go",
 		`key != "Secret" && was[key] != today[key]`, `false && was[key] != today[key]`, "./connector/httpapi -run TestRebind"},
+	{"parameter-is-a-text-for-people", "bound-to-its-world", "cmd/keep/internal/config/sender.go",
+		"len(parts) == 3 && parts[0] == \"tools\":\n\t\treturn !slices.Contains(unsent, parts[2])", "parts[0] == \"tools\":\n\t\treturn !slices.Contains(unsent, parts[len(parts)-1])", "./cmd/keep/internal/config -run TestSender"},
 	{"variable-is-no-credential", "bound-to-its-world", "cmd/keep/internal/config/sender.go",
 		`(!place || guarded()`, `(!place && false || guarded()`, "./cmd/keep/internal/config -run TestSender"},
 	{"another-user-gets-the-call", "bound-to-its-world", "host/account/owner.go",

@@ -28,12 +28,17 @@ func TestSender(t *testing.T) {
 		{"[connections.bank]\nconnector = \"http\"\nbase_url = \"${env:PLACE}\"\nheaders = { X-Key = \"${account:none}\" }", "account none", ""},
 		{"[connections.bank]\nconnector = \"mcp\"\ncommand = \"x\"\nenv = { STRIPE = \"ann\" }", "secret env.STRIPE", "ann"},
 		{"[connections.bank]\nconnector = \"mcp\"\ncommand = \"x\"\nargs = [\"--user\", \"${env:STRIPE}\"]", "secret ${env:STRIPE}", "ann"},
+		{"[connections.bank]\nconnector = \"mcp\"\ncommand = \"x\"\nenv = { STRIPE = \"ann\" }\n[connections.bank.tools.book]\neffect = \"mutate\"\nidentity = [\"id\"]\n" +
+			"description = \"books ${env:WORDS}\"\nverify_by_hand = \"Look at ${env:WORDS}.\"", "secret env.STRIPE", "ann"},
+		{"[connections.bank]\nconnector = \"mcp\"\ncommand = \"x\"\n[connections.bank.tools.book]\neffect = \"mutate\"\nidentity = [\"id\"]\n" +
+			"reconcile = { tool = \"find\", args = { description = \"${env:STRIPE}\" }, match = [\"id\"] }", "secret ${env:STRIPE}", "ann"},
+		{"[connections.bank]\nconnector = \"mcp\"\nurl = \"${env:PLACE}\"\naccount = \"shop\"\nclient_id = \"c\"\nclient_secret = \"${secret:OWN}\"", "account shop", "ann"},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(c.table+tools(c.table)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, err := config.Load(config.Options{Dir: dir, Environ: []string{"PLACE=http://127.0.0.1:1", "STRIPE=ann"}})
+		cfg, err := config.Load(config.Options{Dir: dir, Environ: []string{"PLACE=http://127.0.0.1:1", "STRIPE=ann", "WORDS=the page", "KEEP_SECRET_OWN=own"}})
 		if err != nil {
 			t.Fatal(err)
 		}
