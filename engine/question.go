@@ -189,7 +189,7 @@ func (x *execution) retryEffect() string {
 func (x *execution) didNotHappenEffect() string {
 	twice, t := "", x.e.tools.known(x.mut.Tool)
 	switch {
-	case x.mut.Level == keep.LevelClaim:
+	case x.mut.Level == keep.LevelClaim && !ledger.OfAnotherUser(x.mut.Error):
 	case !x.sameKey():
 		twice = "; if it did happen, it happens twice"
 	case t.spec.Level == keep.LevelKey && t.spec.KeyLasts > 0:
@@ -209,8 +209,11 @@ func (x *execution) sameData() string {
 	return "the same data"
 }
 
-// sameKey reports whether the call had the host's key with it, and has it again.
+// sameKey reports whether the call had the host's key with it, and has it again, as the same user's.
 func (x *execution) sameKey() bool {
+	if ledger.OfAnotherUser(x.mut.Error) {
+		return false
+	}
 	t := x.e.tools.known(x.mut.Tool)
 	keyed := t != nil && x.mut.Level == keep.LevelKey && t.spec.Level == keep.LevelKey && !t.spec.Sets
 	return t != nil && (keyed || t.spec.CarriesToken && x.e.tools.carriedToken(x.mut))

@@ -45,6 +45,10 @@ var engineBreaks = []Break{
 	// engine: what a call uses up.
 	{"new-attempt-has-another-draft", "once", "engine/pin.go",
 		`before.PayloadHash == c.PayloadHash && was.Claim != ""`, `was.Claim == "" && before.PayloadHash == ""`, "./engine -run TestClaimIsUsedOnce"},
+	{"draft-of-an-older-record-is-left", "once", "engine/pin.go",
+		`was.Claim != "" && len(changed) == 0 {`, `was.Claim != "" && len(was.As) > 0 && len(changed) == 0 {`, "./engine -run TestClaimOfTheSameUser"},
+	{"draft-of-another-user-is-kept", "bound-to-its-world", "engine/pin.go",
+		`was.Claim != "" && len(changed) == 0 {`, `was.Claim != "" {`, "./engine -run TestClaimOfTheSameUser"},
 	{"draft-is-not-on-disk", "once", "engine/pin.go",
 		`p.Claim = id`, `_ = id`, "./engine -run TestClaimIsUsedOnce"},
 

@@ -5,6 +5,8 @@ var keysBreaks = []Break{
 	// HTTP idempotency.
 	{"guard-crash-frees-the-key", "once", "law/key/law.go",
 		`LeaseEnded: Unknown,`, `LeaseEnded: Released,`, "./law/key"},
+	{"guard-probe-is-dated-by-its-answer", "doubt-is-not-failure", "idempotency/probe.go",
+		`} else if asked.Before(rec`, `} else if asked = time.Now(); asked.Before(rec`, "./idempotency -run TestGuard/probe"},
 	{"guard-late-owner-is-believed", "settled-stays", "law/key/law.go",
 		`case ofOwner(f.Evidence) && (from == absent || f.Fence != r.Fence):`, `case ofOwner(f.Evidence) && from == absent:`, "./law/key"},
 	{"guard-other-body-replays", "once", "law/key/classify.go",
