@@ -279,7 +279,7 @@ var lawsBreaks = []Break{
 	{"doubt-explains-nothing", "explained", "law/lifecycle/explain.go",
 		`return doubt(m, r.UpdatedAt)`, `return Wait{}`, "./law/lifecycle"},
 	{"deploy-unblocks-doubt", "doubt-is-not-failure", "law/lifecycle/lifecycle.go",
-		`if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) {`, `if r.Closed {`, "./law/lifecycle"},
+		`if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) && !IsHandlerGone(r) {`, `if r.Closed {`, "./law/lifecycle"},
 
 	// leases: several hosts on one store.
 	{"commits-without-epoch", "one-at-a-time", "engine/actor.go",
