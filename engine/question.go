@@ -92,6 +92,10 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; what was sent before stays as it is"})
 		return
 	case keep.AskPrecondition:
+		if lifecycle.IsHandlerGone(x.run) {
+			x.askForHandler(q)
+			return
+		}
 		q.Question = fmt.Sprintf("Something that %s needs is missing. Provide it, then retry.", handler)
 	case keep.AskRetries:
 		q.Question = fmt.Sprintf("%s failed %d times in a row. Should it keep trying?", handler, x.run.Retries+1)

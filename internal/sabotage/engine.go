@@ -32,6 +32,11 @@ var engineBreaks = []Break{
 	{"panics-in-the-goroutine-of-the-host", "explained", "handler/phase.go",
 		"\tc = p.encoded(c)\n", "\tdefer p.ask(func() error { p.encoded(c); return nil })\n", "./handler -run TestPanicOfTheAuthorsJSON"},
 
+	{"gone-handler-is-an-error", "explained", "engine/actor.go",
+		`if errors.Is(err, ErrNotHere) {`, `if false {`, "./host -run TestSkipRunOfAHandlerThatIsGone"},
+	{"gone-handler-is-not-looked-for-again", "nothing-lost", "law/lifecycle/lifecycle.go",
+		`!AwaitsApproval(r) && !IsHandlerGone(r) {`, `!AwaitsApproval(r) {`, "./host -run TestHandlerOfAnOpenRunIsGone"},
+
 	// engine: calls that do not return.
 	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
 		`fact.Evidence, fact.Out = ledger.Unsure, true`, `_ = fact`, "./engine -run TestDeafConnector"},

@@ -237,6 +237,8 @@ var lawsBreaks = []Break{
 		`!there && slices.ContainsFunc(u.Was, has) ||`, ``, "./law/rename"},
 	{"records-do-not-say-what-was-said", "bound-to-its-world", "engine/pin.go",
 		`p.Pack, p.Was = pack, append([]keep.ToolName{}, t.names[1:]...)`, `p.Pack = pack`, "./engine -run TestAnItemIsRenamedTwice"},
+	{"library-forgets-the-name-before", "once", "host/load.go",
+		`renamed.Name = w.Was`, `_ = w.Was`, "./host -run TestWorkflowWas$"},
 	{"what-records-say-is-not-read", "once", "cmd/keep/internal/project/renames.go",
 		`Connector: m.Connector, Was: m.SentAs().Was}`, `Connector: m.Connector, Was: []keep.ToolName{}}`, "./cmd/keep -run TestScripts$/renames_twice"},
 	{"was-knows-the-last-name-alone", "once", "connector/names.go",
@@ -303,7 +305,7 @@ var lawsBreaks = []Break{
 	{"doubt-explains-nothing", "explained", "law/lifecycle/explain.go",
 		`return doubt(m, r.UpdatedAt)`, `return Wait{}`, "./law/lifecycle"},
 	{"deploy-unblocks-doubt", "doubt-is-not-failure", "law/lifecycle/lifecycle.go",
-		`if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) {`, `if r.Closed {`, "./law/lifecycle"},
+		`if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) && !IsHandlerGone(r) {`, `if r.Closed {`, "./law/lifecycle"},
 
 	// leases: several hosts on one store.
 	{"commits-without-epoch", "one-at-a-time", "engine/actor.go",

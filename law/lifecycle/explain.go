@@ -93,7 +93,9 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 			w.Kind, w.Call, w.Why = WaitsForBreaker, string(r.Error.Tool), strings.TrimRight(r.Error.Message, ".")
 		}
 	case keep.StatusLogic:
-		w.Kind = WaitsForScript
+		if w.Kind = WaitsForScript; IsHandlerGone(r) {
+			w.Kind = WaitsForPerson
+		}
 	case keep.StatusInternal:
 		w.Kind = WaitsForDebugger
 	default:
