@@ -30,14 +30,14 @@ func (s *Session) isNewer(ctx context.Context, e Env, sc project.Script) (bool, 
 		return false, err
 	}
 	// What was repaired came from where the first of its major number did.
-	by := author(keep.Version{Major: w.Version.Major}, all, proposed)
+	from := author(keep.Version{Major: w.Version.Major}, all, proposed)
 	for _, d := range all {
-		how := by
+		how := from
 		if how == "" && w.Version.Minor > 0 && d.Version.Major == w.Version.Major {
-			how = "by a repair"
+			how = "repaired"
 		}
 		if how != "" && d.Version != w.Version && d.Hash == sc.Bundle.Hash() && d.Entry == sc.Bundle.Entry {
-			e.Log.WarnContext(ctx, fmt.Sprintf("a file has the text of a version that was replaced %s, and the later version continues", how),
+			e.Log.WarnContext(ctx, fmt.Sprintf("a file has the text of a version that was %s, and the later version continues", how),
 				"workflow", sc.Name, "file", sc.File, "replaced", d.Version.String(), "current", w.Version.String(),
 				"text", fmt.Sprintf("keep workflows show %s --source", sc.Name))
 			return true, nil
@@ -46,14 +46,14 @@ func (s *Session) isNewer(ctx context.Context, e Env, sc project.Script) (bool, 
 	return false, nil
 }
 
-// author says how a version came that no file needs to have; empty: from a file.
+// author says what became of the version before one that no file needs to have; empty: from a file.
 func author(v keep.Version, all []keep.Deployment, proposed []keep.Proposal) string {
 	if slices.ContainsFunc(all, func(d keep.Deployment) bool { return d.Version == v && d.Definition.Writing.Pages }) {
-		return "on the pages"
+		return "replaced on the pages"
 	}
 	i := slices.IndexFunc(proposed, func(p keep.Proposal) bool { return p.Version == v && p.State == keep.ProposalApproved })
 	if i < 0 {
 		return ""
 	}
-	return map[keep.Origin]string{keep.OriginEdit: "by an edit", keep.OriginAgent: "by an agent"}[proposed[i].Origin()]
+	return map[keep.Origin]string{keep.OriginEdit: "replaced by an edit", keep.OriginAgent: "replaced by an agent"}[proposed[i].Origin()]
 }
