@@ -105,6 +105,13 @@ func (c *Client) Workflow(ctx context.Context, w keep.WorkflowName) (Workflow, e
 	return read[Workflow](ctx, c, nil, "workflows", string(w))
 }
 
+// WorkflowSource returns one workflow with the files of the version that is current.
+func (c *Client) WorkflowSource(ctx context.Context, w keep.WorkflowName) (Workflow, error) {
+	return read[Workflow](ctx, c, struct {
+		Source bool `query:"source"`
+	}{true}, "workflows", string(w))
+}
+
 // Versions returns the versions of a workflow, newest first.
 func (c *Client) Versions(ctx context.Context, w keep.WorkflowName) ([]Version, error) {
 	p, err := read[Page[Version]](ctx, c, nil, "workflows", string(w), "versions")

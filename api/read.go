@@ -223,6 +223,21 @@ func ShowWorkflow(ctx context.Context, s store.Reader, name keep.WorkflowName) (
 	return WorkflowOf(w, d, states, open), err
 }
 
+// ShowSource is ShowWorkflow with the files of the version.
+func ShowSource(ctx context.Context, s store.Reader, name keep.WorkflowName) (Workflow, error) {
+	w, err := ShowWorkflow(ctx, s, name)
+	if err != nil {
+		return Workflow{}, err
+	}
+	v, err := keep.ParseVersion(w.Version) // which may not be current any more
+	if err != nil {
+		return Workflow{}, err
+	}
+	d, err := s.Deployment(ctx, name, v)
+	w.Source = view.Sources(d)
+	return w, err
+}
+
 // each returns f of every element, never nil.
 func each[A, B any](in []A, f func(A) B) []B {
 	out := make([]B, 0, len(in))

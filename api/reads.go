@@ -383,8 +383,12 @@ func (s *Server) readWorkflows() {
 		return paged(all, "", err)
 	})
 	op := s.operation(http.MethodGet, "/workflows/{workflow}", "show-workflow", "One workflow; its ETag is its version", access.Viewer)
-	register(s, op, func(ctx context.Context, in *WorkflowPath) (*tagged, error) {
-		w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	register(s, op, func(ctx context.Context, in *sourcePath) (*tagged, error) {
+		show := ShowWorkflow
+		if in.Source {
+			show = ShowSource
+		}
+		w, err := show(ctx, s.cfg.Store, in.Workflow)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
@@ -414,6 +418,12 @@ func (s *Server) versions(ctx context.Context, name keep.WorkflowName) ([]Versio
 // A WorkflowPath is the workflow of a path.
 type WorkflowPath struct {
 	Workflow keep.WorkflowName `path:"workflow"`
+}
+
+// sourcePath is a workflow, and whether to show its source.
+type sourcePath struct {
+	WorkflowPath
+	Source bool `query:"source" doc:"also the text of the files of the version"`
 }
 
 // tagged is a workflow with the tag that a deploy can compare.

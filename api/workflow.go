@@ -43,6 +43,8 @@ type Workflow struct {
 	OpenRuns  []keep.RunID      `json:"open_runs"`  // all of them, oldest first
 	CreatedAt Time              `json:"created_at"`
 	UpdatedAt Time              `json:"updated_at"`
+
+	Source map[string]string `json:"source,omitempty" doc:"text of the files of the version by name; when it is asked for"`
 }
 
 // A Handler is a producer, consumer or job, and when it comes next.

@@ -101,6 +101,13 @@ func TestAPlaceThatChangesUnderADoubt(t *testing.T) {
 				if m.State != keep.Indeterminate || len(qs) != 1 || !strings.Contains(qs[0].Why, "configuration of the tool changed") || qs[0].CanVerify {
 					t.Fatalf("%s: the record is %s with questions %+v; want one about the configuration", level, m.State, qs)
 				}
+				want := "asks you once more, since the call would be sent another way"
+				if level == keep.LevelKey {
+					want += ", where its key may not be known"
+				}
+				if got := effectOf(qs[0], keep.DidNotHappen); got != want+"; if it did happen, it happens twice" {
+					t.Errorf("%s: it says that the answer %s", level, got)
+				}
 				// The person says that it did not happen. Sending it to the new place is
 				// another decision.
 				if err := w.decide(keep.DidNotHappen); err != nil {
@@ -119,6 +126,26 @@ func TestAPlaceThatChangesUnderADoubt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What asks the place of before sends nothing, whatever asking the place that is configured would send.
+func TestLookupOfAPlaceThatChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, old, _, configure := newMovedWorld(t, keep.LevelKey, true)
+		old.loseTheAnswer()
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(time.Second)
+		configure("new")
+		_ = w.runFor(24 * time.Hour)
+		qs := w.questions()
+		if len(qs) != 1 || !qs[0].Allows(keep.CheckAgain) {
+			t.Fatalf("questions %+v, want one that can be checked again", qs)
+		}
+		if got := effectOf(qs[0], keep.CheckAgain); got != "asks the service again what happened; sends nothing" {
+			t.Errorf("it says that the answer %s", got)
+		}
+	})
 }
 
 // An approval is for the place that the question showed: what would be sent elsewhere is asked anew.

@@ -74,7 +74,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			q.Why += "\n" + diff
 		}
 		if q.CanVerify {
-			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: "asks the service again what happened; " + lifecycle.LookupEffect(x.mut)})
+			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: "asks the service again what happened; " + x.lookupEffect()})
 		}
 		q.Choices = append(q.Choices,
 			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen", Effect: x.didNotHappenEffect()},
@@ -190,8 +190,19 @@ func (x *execution) retryEffect() string {
 	}
 }
 
+// lookupEffect says what asking about the call sends. A place that is not configured any more is asked by no call.
+func (x *execution) lookupEffect() string {
+	if t := x.e.tools.known(x.mut.Tool); t != nil && t.moved(x.mut) {
+		return "sends nothing"
+	}
+	return lifecycle.LookupEffect(x.mut)
+}
+
 func (x *execution) didNotHappenEffect() string {
 	twice, t := "", x.e.tools.known(x.mut.Tool)
+	if t != nil && t.moved(x.mut) {
+		return x.movedEffect()
+	}
 	switch {
 	case x.mut.Level == keep.LevelClaim && !ledger.OfAnotherUser(x.mut.Error):
 	case !x.sameKey():
@@ -203,6 +214,18 @@ func (x *execution) didNotHappenEffect() string {
 		return "sends nothing now; if the agent makes the call again, it is sent with " + x.sameData() + twice
 	}
 	return "sends the call again, with " + x.sameData() + twice
+}
+
+// movedEffect is didNotHappenEffect for a tool that sends in another way than the call was sent.
+func (x *execution) movedEffect() string {
+	text := "asks you once more, since the call would be sent another way"
+	if x.mut.Level == keep.LevelKey || x.e.tools.carriedToken(x.mut) {
+		text += ", where its key may not be known"
+	}
+	if text += "; if it did happen, it happens twice"; x.direct {
+		text = "sends nothing now; if the agent makes the call again, " + text
+	}
+	return text
 }
 
 // sameData says what the call has in common with the one before when it is made again.

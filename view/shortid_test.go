@@ -56,3 +56,25 @@ func TestFullID(t *testing.T) {
 		t.Errorf("Why of two = %v, want an AmbiguousError", err)
 	}
 }
+
+// What an AmbiguousError names is taken as an id, and tells which one is meant.
+func TestWhyOfAPlace(t *testing.T) {
+	s, at := memory.New(), time.UnixMilli(1)
+	changes := []keep.Change{keep.PutItem{Item: keep.Item{Workflow: "w", ID: "a/1", Title: "x", Status: keep.ItemDone, Attempt: 1}}}
+	for _, topic := range []keep.TopicName{"t", "u"} {
+		changes = append(changes, keep.Publish{Event: keep.Event{Workflow: "w", Topic: topic, MessageID: "a/1", Payload: []byte("{}"), Status: keep.EventPending, CreatedAt: at}})
+	}
+	if err := s.Commit(t.Context(), keep.Commit{Workflow: "w", At: at, Changes: changes}); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]view.Nature{"w/t/a/1": view.IsEvent, "w/u/a/1": view.IsEvent, "w/a/1": view.IsItem} {
+		if story, err := view.Why(t.Context(), s, id); err != nil || story.Is != want || story.Workflow != "w" {
+			t.Errorf("Why of %s = %s of %s, %v, want an %s", id, story.Is, story.Workflow, err, want)
+		}
+	}
+	for _, id := range []string{"w/v/a/1", "v/t/a/1", "w/b/1", "w//", "/"} {
+		if _, err := view.Why(t.Context(), s, id); !errors.Is(err, keep.ErrNotFound) {
+			t.Errorf("Why of %s = %v, want not found", id, err)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func (e *AmbiguousError) Error() string {
 // Why returns the story of what an id names: that of a run, mutation, input or question,
 // the message id of an event, the id of an item, six characters or more that one of these begins or ends with, a version or a proposal as WORKFLOW@VERSION, or the id of a repair. Ids of
 // events and items belong to their topics and workflows, so several may have one: that is
-// an *AmbiguousError. [Last] is the newest run, and a part that a run shares with its call
+// an *AmbiguousError, whose names, as WORKFLOW/TOPIC/ID and WORKFLOW/ID, are taken, too. [Last] is the newest run, and a part that a run shares with its call
 // is that of the run, whose story has the call. Nothing is a *keep.NotFoundError.
 func Why(ctx context.Context, s store.Reader, id string) (Story, error) {
 	return (&teller{ctx: ctx, s: s}).why(id)
@@ -83,6 +83,10 @@ func (t *teller) why(id string) (Story, error) {
 	case len(t.found) > 0:
 	case id == Last:
 		err = t.last()
+	case strings.Contains(id, "/"):
+		if err = t.place(id); err == nil && len(t.found) == 0 && len(id) >= MinPart {
+			err = t.part(id)
+		}
 	case len(id) >= MinPart:
 		err = t.part(id)
 	}
@@ -266,6 +270,24 @@ func (t *teller) events(id string) error {
 func (t *teller) event(ev keep.Event) {
 	name := keep.Place{Workflow: ev.Workflow, Topic: ev.Topic, ID: string(ev.MessageID)}.String()
 	t.found = append(t.found, candidate{IsEvent, name, string(ev.MessageID), func() (Story, error) { return t.ofEvent(ev) }})
+}
+
+// place looks for an event or an item as an AmbiguousError names it.
+func (t *teller) place(id string) error {
+	w, rest, _ := strings.Cut(id, "/")
+	if topic, message, ok := strings.Cut(rest, "/"); ok && message != "" {
+		evs, err := t.s.EventsByID(t.ctx, keep.WorkflowName(w), keep.TopicName(topic), []keep.MessageID{keep.MessageID(message)})
+		if err != nil {
+			return err
+		}
+		for _, ev := range evs {
+			t.event(ev)
+		}
+	}
+	if rest == "" {
+		return nil
+	}
+	return t.item(keep.WorkflowName(w), rest)
 }
 
 func (t *teller) items(id string) error {

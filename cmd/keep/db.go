@@ -30,14 +30,14 @@ func (a *app) dbCmd() *cobra.Command {
 		Use:   "migrate",
 		Short: "Make the database, or bring its schema up to date",
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
-date. keep run, keep serve and keep deploy do so by themselves; this is for those
-who want it at a time of their own. A file must have no host while it is changed.
+date. keep run, keep dev and keep serve do so by themselves when they start; this is for
+those who want it at a time of their own. All else refuses an older schema. A file must have no host while it is changed.
 Hosts on Postgres continue meanwhile. If a migration is one that an older host at work
 could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Opening it in this role has migrated it.
-			return a.withStore(cmd.Context(), database.ToDeploy, func(_ *config.Config, db database.DB) error {
+			return a.withStore(cmd.Context(), database.ToMigrate, func(_ *config.Config, db database.DB) error {
 				if a.JSON {
 					return a.PrintJSON(map[string]string{"db": db.Name()})
 				}

@@ -100,7 +100,7 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 	}
 	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}
 	// Only now may the database be opened to write: the restore has made it one to work on.
-	err = a.withStore(ctx, database.ToDecide, func(cfg *config.Config, db database.DB) error {
+	err = a.withStore(ctx, database.ToMigrate, func(cfg *config.Config, db database.DB) error {
 		if err := a.env().NewAccounts(func() *config.Config { return cfg }, db, nil).Restored(ctx); err != nil {
 			return err
 		}

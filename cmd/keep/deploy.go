@@ -168,6 +168,9 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 			if err := a.warnOfOrder(ctx, c, s); err != nil {
 				return nil, err
 			}
+			if err := a.warnOfReturn(ctx, c, s.Name, s.Bundle, before[s.Name]); err != nil {
+				return nil, err
+			}
 		}
 		out = append(out, deployed{s.Name, w.Version, changed, nil})
 	}

@@ -30,6 +30,7 @@ import (
 // of it.
 type editing struct {
 	draft.Base
+	older      string // the earlier version whose text the file has; empty: none
 	comparison api.Comparison
 	diff       []string
 }
@@ -107,15 +108,31 @@ func (w *author) base(ctx context.Context, name keep.WorkflowName) (e *editing, 
 		return nil, "", exit.Misusef("the source of version %s of %s is not kept", d.Version, name)
 	}
 	e = &editing{Base: draft.Base{Workflow: name, Version: d.Version.String(), Intent: d.Definition.Intent, Source: source, Files: loaded.Sources}}
+	delete(e.Files, d.Entry)
+	return e, d.Entry, e.besideDisk(ctx, b, w.cfg.Dir, d)
+}
+
+// besideDisk compares the version with what is on the disk.
+func (e *editing) besideDisk(ctx context.Context, b mcp.Bench, dir string, d keep.Deployment) error {
+	now, err := host.Load(ctx, b.Runtime, dir, d.Entry)
+	if err != nil {
+		return nil // there is none, or it is no script
+	}
+	if now.Bundle.Hash() != d.Hash {
+		all, err := b.Base.Deployments(ctx, e.Workflow)
+		if i := slices.IndexFunc(all, func(o keep.Deployment) bool { return o.Hash == now.Bundle.Hash() && o.Entry == d.Entry }); i >= 0 {
+			e.older = all[i].Version.String()
+		}
+		return err
+	}
 	// What only the compiler sees, such as types, is in no source map.
 	// They are taken from the disk if what is there compiles to this very version.
-	if now, err := host.Load(ctx, b.Runtime, w.cfg.Dir, d.Entry); err == nil && now.Bundle.Hash() == d.Hash {
-		for file, text := range now.Bundle.Files {
+	for file, text := range now.Bundle.Files {
+		if file != d.Entry {
 			e.Files[file] = string(text)
 		}
 	}
-	delete(e.Files, d.Entry)
-	return e, d.Entry, nil
+	return nil
 }
 
 // place returns the file of the workflow, and reads its tests. A file that is not as the version
@@ -140,8 +157,7 @@ func (w *author) place(e *editing, entry string) (string, error) {
 	for _, name := range names {
 		// Somebody is at work on the file, or it was changed and not deployed.
 		if missing := w.was[entry]+w.was[name] == ""; !missing && !w.force && w.was[name] != project.Hash(texts[name]) {
-			return "", exit.Misusef("%s is not as version %s of %s has it: deploy it first, name another file with --out if the script is one file, or say --force",
-				terminal.Short(filepath.Join(w.cfg.Dir, filepath.FromSlash(name))), e.Version, e.Workflow)
+			return "", e.unlike(terminal.Short(filepath.Join(w.cfg.Dir, filepath.FromSlash(name))))
 		}
 	}
 	// The model gets the tests of before, and the person sees which of them would not pass any more.
@@ -151,6 +167,16 @@ func (w *author) place(e *editing, entry string) (string, error) {
 	}
 	e.Tests = string(old)
 	return file, nil
+}
+
+// unlike refuses a file that is not as the version has it. A deploy of an earlier version would take the later
+// ones back.
+func (e *editing) unlike(file string) error {
+	first := "deploy it first"
+	if e.older != "" {
+		first = fmt.Sprintf("its script is still that of version %s; put the current text there, which keep workflows show %s --source prints", e.older, e.Workflow)
+	}
+	return exit.Misusef("%s is not as version %s of %s has it: %s, name another file with --out if the script is one file, or say --force", file, e.Version, e.Workflow, first)
 }
 
 // intent returns what the workflow is for after the change. If that is too long, its oldest lines

@@ -128,3 +128,51 @@ func TestEditIsBounded(t *testing.T) {
 		t.Errorf("the question does not name what it calls: %s", out)
 	}
 }
+
+// A version that a person accepted of a change or of an agent stays, whatever text the file has: a start deploys
+// no older text over it, a repair of it included; keep deploy does.
+func TestEditStays(t *testing.T) {
+	t.Parallel()
+	changed := strings.Replace(writtenScript, `" arrived"`, `" came"`, 1)
+	byAgent := strings.Replace(writtenScript, `" arrived"`, `" is there"`, 1)
+	dir, _ := editProject(t, inTurn(proposes(changed, strings.Replace(writtenTests, " arrived", " came", 1))))
+	stays := func(current, origin string) {
+		t.Helper()
+		out, talk, status := writes(t, dir, "proposals", "accept", "note-files@"+current)
+		for _, want := range []string{"Version " + current + " of note-files is active.", "note-files.js still has the text of version 1.0", "keep workflows show note-files --source"} {
+			if !strings.Contains(out+talk, want) {
+				t.Errorf("accept does not say %q: %d %s %s", want, status, out, talk)
+			}
+		}
+		_, talk, status = writes(t, dir, "run", ".")
+		for _, want := range []string{"a file has the text of a version that was replaced by " + origin, "replaced=1.0", "current=" + current} {
+			if !strings.Contains(talk, want) {
+				t.Errorf("keep run does not say %q: %d %s", want, status, talk)
+			}
+		}
+		if out, _, _ := writes(t, dir, "workflows", "show", "note-files", "--json"); !strings.Contains(out, `"version": "`+current+`"`) {
+			t.Errorf("keep run made another version current than %s: %s", current, out)
+		}
+	}
+	if out, talk, status := writes(t, dir, "edit", "note-files", "say came in the place of arrived"); status != 4 {
+		t.Fatalf("edit: %d %s %s", status, out, talk)
+	}
+	stays("2.0", "an edit")
+	if out, talk, _ := writes(t, dir, "workflows", "show", "note-files", "--source"); out != changed {
+		t.Errorf("the source that is current: %s %s", out, talk)
+	}
+	_, talk, status := writes(t, dir, "edit", "note-files", "say came twice")
+	if want := "its script is still that of version 1.0; put the current text there, which keep workflows show note-files --source prints"; status != 2 || !strings.Contains(talk, want) || strings.Contains(talk, "deploy it first") {
+		t.Errorf("edit with the file of an earlier version: %d %s", status, talk)
+	}
+
+	if text, refused := agentOn(t, dir).say("propose", map[string]any{"source": byAgent, "file": "note-files.js", "note": "is there"}); refused {
+		t.Fatal(text)
+	}
+	stays("3.0", "an agent")
+
+	out, talk, status := writes(t, dir, "deploy", ".")
+	if status != 0 || !strings.Contains(out, "4.0") || !strings.Contains(talk, "takes back version 3.0") {
+		t.Errorf("keep deploy does not deploy what it is given, or not say what it takes back: %d %s %s", status, out, talk)
+	}
+}

@@ -103,14 +103,14 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 			if err = errors.Join(err, f.check()); err != nil {
 				return err
 			}
-			if f.all && cmd.Flags().Changed("result") {
-				return exit.Misusef("--result is the answer of one call: it does not go with --all")
+			if f.all && cmd.Flags().Changed("result") && strings.TrimSpace(result) != "null" {
+				return exit.Misusef("--result is the answer of one call: with --all it can only be null, where no answer is known")
 			}
 			if f.all {
 				if !slices.Contains(keep.Actions(), keep.Action(args[0])) {
 					return exit.Misusef("there is no action %q; there are %s", args[0], strings.Join(words(keep.Actions()), ", "))
 				}
-				return a.answerAll(cmd.Context(), f, api.DecisionRequest{Action: keep.Action(args[0]), Note: note, Confirm: yes, Limit: limit, Until: end})
+				return a.answerAll(cmd.Context(), f, api.DecisionRequest{Action: keep.Action(args[0]), Note: note, Confirm: yes, Result: json.RawMessage(result), Limit: limit, Until: end})
 			}
 			return a.answer(cmd.Context(), args[0], api.DecisionRequest{
 				Action: keep.Action(args[1]), Note: note, Confirm: yes, Result: json.RawMessage(result), Limit: limit, Until: end})

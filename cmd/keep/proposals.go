@@ -191,7 +191,7 @@ func (a *app) settleProposalCmd(verb string, action keep.Action, short string) *
 					return a.PrintJSON(p)
 				}
 				fmt.Fprintf(a.Out, "Version %s of %s is %s.\n", terminal.OrDash(p.Version), p.Workflow, p.State)
-				return nil
+				return a.warnOfFile(ctx, c, p.Workflow)
 			})
 		},
 	}

@@ -33,7 +33,8 @@ of a run alone. A part that a run shares with its call is the run, and last is t
 newest run.
 
 Several topics may have an event of one message id, and several workflows an item of
-one id: then they are named, and the status is 2.`
+one id: then they are named, and the status is 2. By those names, WORKFLOW/TOPIC/ID and
+WORKFLOW/ID, each is found.`
 	cmd.ValidArgsFunction = a.byPosition(runIDs)
 	return cmd
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,10 +34,21 @@ func (a *app) workflowsCmd() *cobra.Command {
 			},
 		})
 	}
-	show := showCmd(a, "show NAME", "Show one workflow with its handlers", 1,
+	source := false
+	show := showCmd(a, "show NAME", "Show one workflow with its handlers, or the text of its current version", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Workflow, error) {
+			if source {
+				return c.WorkflowSource(ctx, keep.WorkflowName(args[0]))
+			}
 			return c.Workflow(ctx, keep.WorkflowName(args[0]))
-		}, a.printWorkflow)
+		},
+		func(ctx context.Context, c *api.Client, w api.Workflow) error {
+			if source {
+				return a.printSource(w)
+			}
+			return a.printWorkflow(ctx, c, w)
+		})
+	show.Flags().BoolVar(&source, "source", false, "the text of the current version as it was deployed; of several files, with the name above each")
 	show.ValidArgsFunction = a.byPosition(workflowNames)
 	versions := showCmd(a, "versions NAME", "List the versions of a workflow, newest first", 1,
 		func(ctx context.Context, c *api.Client, args []string) ([]api.Version, error) {
@@ -50,6 +63,20 @@ func (a *app) workflowsCmd() *cobra.Command {
 		})
 	versions.ValidArgsFunction = a.byPosition(workflowNames)
 	return noun("workflows", list, show, versions, a.compareCmd())
+}
+
+// printSource prints the files of a version. The text of one is printed as it is, so that it can be put into its file.
+func (a *app) printSource(w api.Workflow) error {
+	for _, name := range slices.Sorted(maps.Keys(w.Source)) {
+		text := w.Source[name]
+		if len(w.Source) > 1 {
+			text = fmt.Sprintf("=== %s\n%s\n", terminal.Clean(name), strings.TrimSuffix(text, "\n"))
+		}
+		if err := a.PrintText(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxRunsShown is how many unfinished runs are shown with their workflow.

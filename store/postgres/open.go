@@ -141,7 +141,7 @@ func migrationFiles() ([]string, error) {
 
 // prepareSchema makes sure that this version of Keep can work on the schema, and
 // returns the number of the last migration that it has itself.
-func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (known int, err error) {
+func prepareSchema(ctx context.Context, pool *pgxpool.Pool, cfg Config) (known int, err error) {
 	files, err := migrationFiles()
 	if err != nil {
 		return 0, err
@@ -151,12 +151,12 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 	if err != nil {
 		return known, err
 	}
-	if !readOnly {
+	if !cfg.ReadOnly {
 		if err := writable(ctx, pool); err != nil {
 			return known, err
 		}
 	}
-	if version > 0 && !readOnly {
+	if version > 0 && !cfg.ReadOnly {
 		mark, err := readMark(ctx, pool)
 		if err == nil {
 			err = mark.Refuse()
@@ -170,9 +170,9 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, readOnly bool) (know
 		return known, besideNewer(ctx, pool, known)
 	case version == known:
 		return known, nil
-	case readOnly && version == 0:
+	case cfg.ReadOnly && version == 0:
 		return known, keep.ErrNoDatabase
-	case readOnly:
+	case cfg.ReadOnly, cfg.NoUpgrade && version > 0:
 		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
 	}
 	return known, migrate(ctx, pool, files)

@@ -49,9 +49,10 @@ func TestOlderVersions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			reader := postgres.New(url, postgres.Config{ReadOnly: true})
-			if err := reader.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "start a host once") {
-				t.Errorf("Open to read = %v", err)
+			for _, cfg := range []postgres.Config{{ReadOnly: true}, {NoUpgrade: true}} {
+				if err := postgres.New(url, cfg).Open(t.Context()); err == nil || !strings.Contains(err.Error(), "start a host once") {
+					t.Errorf("Open with %+v = %v", cfg, err)
+				}
 			}
 			db := openDB(t, url, postgres.Config{})
 			if id, err := db.StoreID(t.Context()); err != nil || id != "an id that was drawn" {

@@ -209,7 +209,7 @@ func prepareMoved(ctx context.Context, pool *pgxpool.Pool, make bool) error {
 	case version == 0 && !make:
 		return errors.New("there is nothing of Keep in it")
 	}
-	_, err = prepareSchema(ctx, pool, false)
+	_, err = prepareSchema(ctx, pool, Config{})
 	if errors.Is(err, keep.ErrSealed) {
 		return nil
 	}

@@ -34,6 +34,9 @@ type Config struct {
 	// ReadOnly refuses commits. The schema must exist and be up to date.
 	ReadOnly bool
 
+	// NoUpgrade refuses an older schema, which nobody can take back. A new one is made all the same.
+	NoUpgrade bool
+
 	// Conns is the most connections that are open at once, those that write
 	// included. If zero, pool_max_conns of the URL, or else 10.
 	Conns int
@@ -103,7 +106,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool, err = db.connect(ctx); err != nil {
 		return err
 	}
-	if db.schema, err = prepareSchema(ctx, db.pool, db.cfg.ReadOnly); err != nil {
+	if db.schema, err = prepareSchema(ctx, db.pool, db.cfg); err != nil {
 		return err
 	}
 	db.keys = NewKeys(db.pool)

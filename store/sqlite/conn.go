@@ -215,7 +215,7 @@ func isFull(err error) bool {
 // damaged. Path is the database.
 func named(err error, path string) error {
 	var e *sqlite.Error
-	if !errors.As(err, &e) {
+	if !errors.As(err, &e) || errors.Is(err, keep.ErrDiskFull) { // which was named already
 		return err
 	}
 	switch e.Code() & 0xff {

@@ -103,3 +103,6 @@ func (db *DB) CountAlways() {
 
 // OnCommitted has f called between a commit of Restore and what follows.
 func (p *Place) OnCommitted(f func()) { p.committed = f }
+
+// Named is named, for tests.
+var Named = named

@@ -128,7 +128,7 @@ func (db *DB) prepareFile(ctx context.Context) error {
 		return nil
 	case db.cfg.ReadOnly && version == 0: // who made the file died before it was a database
 		return keep.ErrNoDatabase
-	case db.cfg.ReadOnly:
+	case db.cfg.ReadOnly, db.cfg.NoUpgrade && version > 0:
 		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
 	}
 	return db.migrate(ctx, files)

@@ -204,6 +204,22 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	clean(t, db)
 }
 
+// A full disk is said once, however many callers of the package pass the error on.
+func TestAFullDiskIsSaidOnce(t *testing.T) {
+	file, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "full.db"))
+	must(t, err)
+	defer file.Close()
+	file.SetMaxOpenConns(1)
+	_, err = file.ExecContext(t.Context(), "PRAGMA max_page_count = 1; CREATE TABLE t (a)")
+	once := sqlite.Named(err, "keep.db")
+	if !errors.Is(once, keep.ErrDiskFull) {
+		t.Fatalf("the error is %v, want a full disk", once)
+	}
+	if twice := sqlite.Named(fmt.Errorf("open: %w", once), "keep.db"); strings.Count(twice.Error(), "make space") != 1 {
+		t.Errorf("it says %v", twice)
+	}
+}
+
 // clean fails the test if the store breaks a law.
 func clean(t *testing.T, db *sqlite.DB) {
 	t.Helper()

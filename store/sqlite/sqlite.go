@@ -33,6 +33,9 @@ type Config struct {
 	// ReadOnly refuses commits. The file must exist and be up to date.
 	ReadOnly bool
 
+	// NoUpgrade refuses a file with an older schema, which nobody can take back. A new file is made all the same.
+	NoUpgrade bool
+
 	// New begins anew where there was a database that is gone or empty; otherwise that is
 	// keep.ErrGone. A database that is there is an error.
 	New bool

@@ -37,18 +37,19 @@ type DB interface {
 type Role int
 
 const (
-	ToRead   Role = iota // reads; the database must exist
-	ToDecide             // records what a person decides; the database must exist
-	ToDeploy             // as ToDecide, but makes the database if there is none
-	ToHost               // runs workflows; of a file, one process at a time
+	ToRead    Role = iota // reads; the database must exist
+	ToDecide              // records what a person decides; the database must exist
+	ToDeploy              // as ToDecide, but makes the database if there is none
+	ToMigrate             // as ToDeploy, and brings the schema up to date, as ToHost does and nothing else
+	ToHost                // runs workflows; of a file, one process at a time
 
-	anew Role = 1 << 4 // with ToDeploy and ToHost: begin anew where a database was and is gone
+	anew Role = 1 << 4 // with ToDeploy, ToMigrate and ToHost: begin anew where a database was and is gone
 )
 
 // Open opens the database of the configuration. Every error means that it
 // cannot be reached, and says what to do.
 func Open(ctx context.Context, cfg *config.Config, r Role) (DB, error) {
-	if cfg.Anew && (r == ToDeploy || r == ToHost) {
+	if cfg.Anew && r >= ToDeploy {
 		r |= anew
 	}
 	db, err := OpenName(ctx, cfg.DB, r)
@@ -65,21 +66,22 @@ func Open(ctx context.Context, cfg *config.Config, r Role) (DB, error) {
 
 // OpenName opens a file or a URL in a role.
 func OpenName(ctx context.Context, name string, r Role) (DB, error) {
+	as := r &^ anew
 	if IsPostgres(name) {
-		db := postgres.New(name, postgres.Config{Host: r&^anew == ToHost, ReadOnly: r == ToRead})
+		db := postgres.New(name, postgres.Config{Host: as == ToHost, ReadOnly: as == ToRead, NoUpgrade: as < ToMigrate})
 		return db, db.Open(ctx)
 	}
 	if err := NotURL(name); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) && (r == ToRead || r == ToDecide) {
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) && as < ToDeploy {
 		// A database that was there and is gone is another error than one that was never made.
 		if err := sqlite.Gone(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		return nil, &missingError{terminal.Short(name)}
 	}
-	db := sqlite.New(name, sqlite.Config{Host: r&^anew == ToHost, ReadOnly: r == ToRead, New: r&anew != 0})
+	db := sqlite.New(name, sqlite.Config{Host: as == ToHost, ReadOnly: as == ToRead, NoUpgrade: as < ToMigrate, New: r&anew != 0})
 	return db, db.Open(ctx)
 }
 

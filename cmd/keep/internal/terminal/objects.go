@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 )
 
@@ -72,7 +73,11 @@ func (i Ink) QuestionText(q api.Escalation) string {
 	line("mutation", OrEmpty(q.Mutation))
 	line("to verify by hand", OrEmpty(q.VerifyByHand))
 	for _, c := range q.Actions {
-		fmt.Fprintf(&b, "  keep inbox do %s %s\n      %s\n", q.ID, c.Action, i.Dim(CleanText(c.Effect)))
+		result := ""
+		if c.Result == string(keep.ResultRequired) {
+			result = " --result JSON"
+		}
+		fmt.Fprintf(&b, "  keep inbox do %s %s%s\n      %s\n", q.ID, c.Action, result, i.Dim(CleanText(c.Effect)))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -48,6 +48,15 @@ func (t *Terminal) When(at time.Time) string {
 	return at.UTC().Format("2006-01-02 15:04:05Z") + " (" + relative(at.Sub(t.Now())) + ")"
 }
 
+// PrintText writes the text of a file as it is; for a terminal as CleanText shows it.
+func (t *Terminal) PrintText(text string) error {
+	if f, ok := t.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		text = CleanText(text)
+	}
+	_, err := io.WriteString(t.Out, text)
+	return err
+}
+
 // PrintJSON writes v as JSON on stdout.
 func (t *Terminal) PrintJSON(v any) error {
 	text, err := SafeJSON(v, "")
