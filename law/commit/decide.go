@@ -141,11 +141,9 @@ func (d *decision) apply(change keep.Change) error {
 	case keep.UnskipInput:
 		return d.unskipInput(c.Input)
 	case keep.SetKV:
-		d.setKV(KV{SetKV: c})
-		return nil
+		return d.setKV(KV{SetKV: c})
 	case keep.ResetKV:
-		d.setKV(KV{SetKV: keep.SetKV{Producer: c.Producer}, Reset: true})
-		return nil
+		return d.setKV(KV{SetKV: keep.SetKV{Producer: c.Producer}, Reset: true})
 	case keep.IfKV:
 		return d.ifKV(c)
 	case keep.PutHandler:

@@ -90,12 +90,6 @@ func (r *ReadSet) add(change keep.Change) {
 		r.Handlers, r.Open = append(r.Handlers, c.Handler), true
 	case keep.LookAgain:
 		r.Handlers = append(r.Handlers, c.Handler)
-	case keep.Deploy:
-		r.Workflow, r.AllTopics, r.Proposal = true, true, true
-	case keep.PutProposal, keep.EndProposal:
-		r.Workflow, r.Proposal = true, true
-	case keep.SetPaused, keep.PutGrant, keep.UnderGrant:
-		r.Workflow = true
 	case keep.AppendLogs:
 		for _, l := range c.Lines {
 			if n := len(r.Runs); n == 0 || r.Runs[n-1] != l.Run {
@@ -114,6 +108,20 @@ func (r *ReadSet) add(change keep.Change) {
 		r.Items = append(r.Items, c.Item.ID)
 	case keep.Sweep:
 		r.Sweeps = append(r.Sweeps, c)
+	default:
+		r.consent(change)
+	}
+}
+
+// consent adds what a change must know that is about what the workflow may do.
+func (r *ReadSet) consent(change keep.Change) {
+	switch change.(type) {
+	case keep.Deploy:
+		r.Workflow, r.AllTopics, r.Proposal = true, true, true
+	case keep.PutProposal, keep.EndProposal:
+		r.Workflow, r.Proposal = true, true
+	case keep.SetPaused, keep.PutGrant, keep.UnderGrant:
+		r.Workflow = true
 	}
 }
 

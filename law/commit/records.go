@@ -286,18 +286,19 @@ func (d *decision) putGrant(g keep.Grant) error {
 	return nil
 }
 
-// setKV writes to a checkpoint, which a later commit of the snapshot may have been decided by.
-func (d *decision) setKV(c KV) {
+// setKV writes to a checkpoint, by which a later commit of the snapshot may have been decided. It refuses nothing.
+func (d *decision) setKV(c KV) error {
 	d.p.KV = append(d.p.KV, c)
 	if !c.Reset {
 		d.KVs.Put(KVKey{d.w, c.Producer, c.Key}, c.Value)
-		return
+		return nil
 	}
 	for i, e := range d.KVs.list {
 		if e.key.Workflow == d.w && e.key.Producer == c.Producer {
 			d.KVs.list[i].value = nil
 		}
 	}
+	return nil
 }
 
 // ifKV refuses what was decided by another value.
@@ -437,6 +438,5 @@ func (d *decision) sweep(c keep.Sweep) error {
 	chain.swept = true // it is gone for what comes after it
 	d.swept.Put(d.w, true)
 	d.p.Forget = append(d.p.Forget, c.Chain)
-	d.setKV(KV{SetKV: keep.SetKV{Producer: keep.PaidAnswers(c.Chain)}, Reset: true})
-	return nil
+	return d.setKV(KV{SetKV: keep.SetKV{Producer: keep.PaidAnswers(c.Chain)}, Reset: true})
 }
