@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/utf8json"
@@ -152,7 +155,8 @@ func receiptOf(result any) Receipt {
 	return Receipt{Result: raw}
 }
 
-// Check reports what is wrong with a connection before anything is called: its name, and tools that cannot work.
+// Check reports what is wrong with a connection before anything is called: its name, tools that cannot work, and
+// approvals that nobody would be asked for.
 func Check(c Connection) error {
 	if !IsName(c.Name) {
 		return fmt.Errorf("the name of a connection is %q: it needs letters, digits and _, and begins with no digit", c.Name)
@@ -173,7 +177,42 @@ func Check(c Connection) error {
 			}
 		}
 	}
+	if len(errs) == 0 { // all tools have names
+		for _, name := range slices.Sorted(maps.Keys(c.Approve)) {
+			if err := CheckApprove(c, name); err != nil {
+				errs = append(errs, fmt.Errorf("connection %s: approve.%s: %w", c.Name, name, err))
+			}
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// CheckApprove reports why nobody would be asked for what c.Approve says of the tool of a name. Whether it is a condition is
+// not its matter.
+func CheckApprove(c Connection, name string) error {
+	i := slices.IndexFunc(c.Tools, func(t Tool) bool { return t.Spec().Name == name })
+	switch {
+	case i < 0:
+		return fmt.Errorf("the connection %q has no such tool", c.Name)
+	case c.Tools[i].Spec().Effect != Mutate:
+		return fmt.Errorf("%s reads, and nobody is asked about that", name)
+	case c.Approve[name] == "":
+		return errors.New(`is empty; write "always", or a condition such as "params.amount > 500"`)
+	}
+	return nil
+}
+
+// Lacks says why none of conns has the tool of a full name, or none at all for "bank.*"; empty: one has it.
+func Lacks(conns []Connection, tool string) string {
+	conn, name, _ := strings.Cut(tool, ".")
+	at := slices.IndexFunc(conns, func(c Connection) bool { return c.Name == conn })
+	switch {
+	case at < 0:
+		return fmt.Sprintf("%s: there is no connection %q", tool, conn)
+	case name == "*" || slices.ContainsFunc(conns[at].Tools, func(t Tool) bool { return t.Spec().Name == name }):
+		return ""
+	}
+	return fmt.Sprintf("%s: the connection %q has no such tool", tool, conn)
 }
 
 // paramsOf reads params. The failure says that nothing was sent.

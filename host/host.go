@@ -120,8 +120,12 @@ type Config struct {
 	// targets, nobody is told.
 	Notify notify.Config
 
-	// Budgets bound what calls may spend, all together.
+	// Budgets bound what calls may spend, all together. One that names a tool that no connection has is refused.
 	Budgets []budget.Rule
+
+	// Elsewhere reports of a connection that is not among Connections that it is one, whose tools budgets may
+	// name: another program's on the same store, or that of a gateway. If nil, none is.
+	Elsewhere func(connection string) bool
 
 	// Repairs says who repairs scripts that fail. If nil, nobody does; see Host.SetRepairs.
 	Repairs *Repairs
@@ -190,6 +194,9 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		cfg.Schemas = new(engine.Schemas)
 	}
 	tools, err := toolsOf(cfg)
+	if err == nil {
+		cfg.Budgets, err = budgetsOf(cfg.Budgets, cfg.Connections, cfg.Elsewhere)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -399,6 +406,9 @@ func closeConnections(conns []connector.Connection) error {
 // conns are then the caller's to close.
 func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention, budgets []budget.Rule, breaker keep.Breaker) error {
 	tools, err := engine.NewTools(conns)
+	if err == nil {
+		budgets, err = budgetsOf(budgets, conns, h.cfg.Elsewhere)
+	}
 	if err == nil {
 		err = r.Validate()
 	}
