@@ -9,8 +9,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/schema"
 	"github.com/keep-run/keep/internal/utf8json"
 )
 
@@ -60,6 +64,9 @@ type Change[Params, Result any] struct {
 	// this change, and another for every other change: give it to the service, so that
 	// Find can look for it. An error says that the change may have happened, unless it has a
 	// *keep.Failure of one of keep.Classes but keep.ClassUnknown.
+	//
+	// It must send nothing a second time. The client of net/http does so by itself, of a request with the header
+	// Idempotency-Key: use that of package connector/once.
 	Do func(ctx context.Context, key string, p Params) (Result, error)
 
 	// Find asks the service for the change with that key, and changes nothing. If nil, nobody but
@@ -72,9 +79,15 @@ type Change[Params, Result any] struct {
 
 // NewMutator returns a tool that changes something by a Go function. With c.Find its level is C, and the effect
 // that Find finds is that of the key (Spec.Marked); Spec.SettleAfter says how long Find may
-// lag behind a change. A spec that names a level keeps it.
+// lag behind a change. A spec that names a level keeps it. Params that do not fit Spec.Params, and a call
+// whose time is over, do not reach Do.
 func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator {
-	m := mutator[Params, Result]{spec, c, cmp.Or(spec.Effect, Mutate)}
+	m := mutator[Params, Result]{spec: spec, change: c, said: cmp.Or(spec.Effect, Mutate), params: sync.OnceValues(func() (*jsonschema.Schema, error) {
+		if spec.Params == nil {
+			return nil, nil
+		}
+		return schema.Compile(spec.Params)
+	})}
 	m.spec.Effect = Mutate
 	if c.Find == nil {
 		m.spec.Level = cmp.Or(spec.Level, keep.LevelNone)
@@ -88,6 +101,7 @@ type mutator[P, R any] struct {
 	spec   Spec
 	change Change[P, R]
 	said   Effect // by the spec
+	params func() (*jsonschema.Schema, error)
 }
 
 func (m mutator[P, R]) check() error {
@@ -116,7 +130,7 @@ func (m mutator[P, R]) Target(params json.RawMessage) string {
 
 // Mutate implements Mutator.
 func (m mutator[P, R]) Mutate(ctx context.Context, rec keep.Mutation) (Receipt, error) {
-	p, err := paramsOf[P](rec.Payload)
+	p, err := m.read(ctx, rec.Payload)
 	if err != nil {
 		return Receipt{}, err // nothing was sent
 	}
@@ -125,6 +139,24 @@ func (m mutator[P, R]) Mutate(ctx context.Context, rec keep.Mutation) (Receipt, 
 		return Receipt{}, err
 	}
 	return receiptOf(result), nil
+}
+
+// read returns params that fit the schema, while there is time for the call.
+func (m mutator[P, R]) read(ctx context.Context, raw json.RawMessage) (p P, err error) {
+	want, err := m.params()
+	if err == nil && want != nil {
+		var given any
+		if given, err = schema.Value(raw); err == nil {
+			err = want.Validate(given)
+		}
+	}
+	if err != nil {
+		return p, keep.Failf(keep.ClassLogic, "bad-params", "invalid params: %s", schema.Reasons(err))
+	}
+	if p, err = paramsOf[P](raw); err == nil && ctx.Err() != nil {
+		err = keep.Failf(keep.ClassTransient, "not-sent", "the time for the call was over before it was sent: %v", context.Cause(ctx))
+	}
+	return p, err
 }
 
 // A finder is a mutator that can be asked.

@@ -152,7 +152,7 @@ type Config struct {
 	Trace func(w keep.WorkflowName, p engine.Point)
 }
 
-// Errors of Host.Run and Host.RunUntilIdle, which then did nothing.
+// Errors of Host.Run and Host.RunUntilIdle, and ErrClosed of what deploys, which then did nothing.
 var (
 	ErrRunning = errors.New("the host runs already")
 	ErrClosed  = errors.New("the host is closed")
@@ -315,7 +315,7 @@ func (h *Host) Run(ctx context.Context) error {
 }
 
 // RunUntilIdle works until nothing is left to do without a person, an event or a later time, or until ctx is
-// done, and returns the cause of that then.
+// done, and returns the cause of that then. It returns nil also where questions are open; the store's Escalations lists them.
 func (h *Host) RunUntilIdle(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -348,6 +348,12 @@ func (h *Host) begin() error {
 	}
 	h.running = true
 	return nil
+}
+
+func (h *Host) isClosed() bool {
+	h.set.Lock()
+	defer h.set.Unlock()
+	return h.closed
 }
 
 func (h *Host) end() {

@@ -118,6 +118,9 @@ func (h *Host) deployment(w *Workflow) (keep.Deployment, error) {
 	if w == nil || w.Bundle == nil {
 		return keep.Deployment{}, errors.New("deploy: the workflow was not loaded: it comes from Load or LoadGo")
 	}
+	if h.isClosed() {
+		return keep.Deployment{}, ErrClosed
+	}
 	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
 		defer h.Engine.Reload() // the version may be current already
 	}

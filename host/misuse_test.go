@@ -55,6 +55,9 @@ func TestRunOnceAtATime(t *testing.T) {
 	if err := h.RunUntilIdle(t.Context()); err != host.ErrClosed {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
+	if _, err := h.Deploy(t.Context(), w); err != host.ErrClosed {
+		t.Errorf("Deploy after Close: %v, want ErrClosed", err)
+	}
 }
 
 // What no program means is refused with a word of what is wrong, when the host is opened.
