@@ -134,7 +134,9 @@ func main() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	box := &mailbox{url: "http://" + l.Addr().String(), sent: make(map[string]invoice)}
-	go http.Serve(l, box)
+	server := &http.Server{Handler: box}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // until Close
 	books := connector.Connection{Name: "books", Connector: "go", Tools: []connector.Tool{
 		connector.NewReader(connector.Spec{Name: "overdue", Effect: connector.List}, func(context.Context, struct{}) ([]invoice, error) {
 			return []invoice{{"INV-1", "ada@example.com"}, {"INV-2", "bob@example.com"}}, nil
@@ -153,6 +155,8 @@ func main() {
 	check(err)
 	check(h.RunUntilIdle(ctx)) // or h.Run(ctx), until ctx is done
 	check(h.Close())
+	check(server.Close())
+	serving.Wait()
 	box.mu.Lock()
 	defer box.mu.Unlock()
 	fmt.Println(len(box.sent), "mails for 2 invoices")
