@@ -203,6 +203,14 @@ type SetKV struct {
 	Value    json.RawMessage
 }
 
+// IfKV is for what was decided by a value of a checkpoint: the commit is ErrStale if the value is another one, or if
+// there is one and Value is nil.
+type IfKV struct {
+	Producer HandlerName
+	Key      string
+	Value    json.RawMessage
+}
+
 // ResetKV deletes the whole checkpoint of a producer.
 type ResetKV struct{ Producer HandlerName }
 
@@ -349,6 +357,7 @@ func (PutInput) change()        {}
 func (SkipInput) change()       {}
 func (UnskipInput) change()     {}
 func (SetKV) change()           {}
+func (IfKV) change()            {}
 func (ResetKV) change()         {}
 func (PutHandler) change()      {}
 func (RequestRun) change()      {}

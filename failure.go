@@ -158,7 +158,25 @@ var (
 	// ErrFenced is returned when a host acts under a lease that is not its own
 	// any more: another host has the workflow, or nobody.
 	ErrFenced = errors.New("the host's lease has ended")
+
+	// ErrRefused is every error by which a store that works refuses a commit, those above and
+	// those without a name: for what is in it, or what is stored. No other error of a commit is.
+	ErrRefused = errors.New("the commit was refused")
 )
+
+// Refused returns an error that says what err says, and is ErrRefused; nil if err is.
+func Refused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refusal{err}
+}
+
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func (r refusal) Is(target error) bool { return target == ErrRefused }
 
 // ErrDiskFull is returned when there is no space for a durable change. The change
 // is not made, and everything that was recorded before stays.

@@ -456,6 +456,13 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 	if start == lifecycle.FromDoubt {
 		return a.handOver(ctx, prev, m, now)
 	}
+	v, h, err := a.versionFor(ctx, prev)
+	if errors.Is(err, ErrNotHere) {
+		return a.handlerGone(ctx, o, now)
+	}
+	if err != nil {
+		return err
+	}
 	probe, may, err := a.mayTry(ctx, prev)
 	if err != nil || !may {
 		return err
@@ -464,10 +471,6 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 		defer probe.done(ctx, nil, true) // unless it was used
 	}
 	if err := a.withdrawLeft(ctx, prev); err != nil {
-		return err
-	}
-	v, h, err := a.versionFor(ctx, prev)
-	if err != nil {
 		return err
 	}
 	next, closed := lifecycle.NextAttempt(prev, m, keep.RunID(a.e.newID("run", now)), v.Version, now)
@@ -498,7 +501,8 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 }
 
 // versionFor returns the version that carries on with the work of r: the current
-// one if it still declares the handler, else the one that began it.
+// one if it still declares the handler, else the one that began it. The error wraps ErrNotHere if
+// only another program has that one.
 func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handler, error) {
 	if h, ok, err := a.successor(ctx, r); ok || err != nil {
 		return a.current, h, err

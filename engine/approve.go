@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
@@ -19,11 +20,17 @@ import (
 // An approval is bound to one ledger key, one payload, and where and how it is sent: it lets
 // this very change be made once, over as many attempts as that takes before it ends. A payload
 // that differs by a byte asks again, and so does another place, another way of sending, and
-// another version of the workflow.
+// another version of the workflow. After a doubt that a person ended, so do credentials that may be
+// another user's.
 
-// approvalHash is what an approval is about.
-func approvalHash(c ledger.Call) string {
-	return ledger.Hash([]byte(string(c.Key) + ":" + c.PayloadHash + ":" + c.PinHash))
+// approvalHash is what an approval is about. Whose credentials the call is sent with is part of it if
+// they are perhaps another user's than those of the call before.
+func approvalHash(c ledger.Call, changed []account.Change) string {
+	about := string(c.Key) + ":" + c.PayloadHash + ":" + c.PinHash
+	if len(changed) > 0 {
+		about += ":" + string(marshal(keep.Mutation{Pin: c.Pin}.SentAs().As))
+	}
+	return ledger.Hash([]byte(about))
 }
 
 // differs reports whether a call would be another one than the one before it under the
@@ -39,11 +46,12 @@ func differs(call *takenCall, c ledger.Call, before keep.Mutation) bool {
 
 // An unapprovedError ends a phase at a call that a person has not agreed to.
 type unapprovedError struct {
-	call   ledger.Call
-	spec   connector.Spec
-	why    string        // a person must agree
-	lapsed string        // an approval that was given does not cover it; empty: none was given
-	before keep.Mutation // that was in doubt, and differs from call; zero: none
+	call    ledger.Call
+	spec    connector.Spec
+	why     string           // a person must agree
+	lapsed  string           // an approval that was given does not cover it; empty: none was given
+	before  keep.Mutation    // that was in doubt, and differs from call; zero: none
+	changed []account.Change // of the credentials of before
 }
 
 // Error names the call that waits.
@@ -62,13 +70,17 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 		why = may.Why
 	}
 	why = cmp.Or(why, call.ask)
-	if !differs(call, c, before) {
+	changed, err := x.asAnother(ctx, call, before)
+	if err != nil {
+		return err
+	}
+	if !differs(call, c, before) && len(changed) == 0 {
 		if why == "" {
 			return nil
 		}
 		before = keep.Mutation{}
 	}
-	want := approvalHash(c)
+	want := approvalHash(c, changed)
 	answers, err := x.answers(ctx, keep.AskApproval)
 	if err != nil {
 		return &storeError{err}
@@ -86,7 +98,7 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 		}
 		lapsed = cmp.Or(lapsed, why) // of the newest
 	}
-	return &unapprovedError{c, t.spec, why, lapsed, before}
+	return &unapprovedError{c, t.spec, why, lapsed, before, changed}
 }
 
 // covers reports whether an approval that a person gave covers the call c, and if it was one
@@ -99,7 +111,10 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 	if a := q.Approval; a != nil && a.Key == c.Key {
 		how := "it was approved before Keep recorded where and how a call is sent: look at it once more"
 		if len(a.Pin) > 0 {
-			how = "it would be sent another way: " + howDiffers(a.Pin, c.Pin, "; ")
+			how = "it would be sent with other credentials"
+			if diff := howDiffers(a.Pin, c.Pin, "; "); diff != "" {
+				how = "it would be sent another way: " + diff
+			}
 		}
 		why = fmt.Sprintf("what %s approved at %s is not what would be sent now: %s", q.Decision.By, q.Decision.At.UTC().Format(time.DateTime+" UTC"),
 			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), how))
@@ -163,7 +178,7 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		// Whole: nothing is approved that a person cannot see all of.
 		Attempted:   fmt.Sprintf("%s on %s with %s", e.call.Tool, e.call.Target, e.call.Payload),
 		Why:         e.why,
-		PayloadHash: approvalHash(e.call), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
+		PayloadHash: approvalHash(e.call, e.changed), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: x.approveEffect()},
 			{Action: keep.Reject, Label: "Reject", Effect: x.rejectEffect()},
@@ -178,6 +193,12 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		}
 		if m.PinHash != "" && m.PinHash != e.call.PinHash {
 			q.Why += "\n" + x.e.tools.howItDiffers(m)
+		}
+		for _, c := range e.changed {
+			q.Why += fmt.Sprintf("\nit was sent with %s; %s", c.Before(), c.After())
+		}
+		if len(e.changed) > 0 {
+			q.Why += "\n" + map[bool]string{true: "for another user it is a new call: "}[m.Level == keep.LevelKey] + "if the earlier one happened, it happens twice"
 		}
 	}
 	if e.lapsed != "" {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/trace"
 )
@@ -24,6 +26,9 @@ type takenCall struct {
 	ask      string // why a person must agree, beside what its tool says; empty: nothing
 	at       string
 	pause    func() (resume func()) // of the phase; nil: it is over
+
+	as      map[string]string // whose credentials it is sent with
+	changed []account.Change  // of those of the call before it, and not known to be of the same user
 }
 
 // ledgerCall returns what the ledger records of the call, outside of items.
@@ -97,6 +102,9 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if err != nil {
 		return c, time.Time{}, err
 	}
+	if c.Pin, err = x.signs(ctx, call, c, before); err != nil {
+		return c, time.Time{}, err
+	}
 	if err := x.checkApproval(ctx, call, c, before, may, under); err != nil {
 		return c, time.Time{}, err
 	}
@@ -106,7 +114,7 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if x.pass, err = x.enter(ctx, t, call.at, call.pause); err != nil {
 		return c, time.Time{}, err
 	}
-	if c.Pin, err = x.ready(x.pass.within(ctx), t, c, before); err != nil {
+	if c.Pin, err = x.ready(x.pass.within(ctx), call, c, before); err != nil {
 		return c, time.Time{}, err
 	}
 	limit := t.spec.Timeout
@@ -131,18 +139,22 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 
 // ready lets the tool get what it needs before the call, and returns its pin. The call's own
 // request may begin at once then: a wait for a limit is over before the call is recorded.
-func (x *execution) ready(ctx context.Context, t *tool, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
+func (x *execution) ready(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
+	t := call.tool
 	n := x.newNotice(t)
 	x.pass.notice = n
 	as, err := x.e.sender(ctx, t)
-	if err != nil {
-		return nil, keep.Failf(keep.ClassTransient, "account-unread", "%v", err)
+	switch {
+	case err != nil:
+		return nil, unreadAccount(err)
+	case !maps.Equal(as, call.as): // it was agreed to for others
+		return nil, keep.Failf(keep.ClassTransient, "account-changed", "the credentials of %s are others since the call waited; nothing was sent", t.name.Connection())
 	}
 	ctx = connector.SendAs(ctx, as)
 	f := t.start(ctx, x.callAt)
 	var pin json.RawMessage
 	if f == nil && ctx.Err() == nil {
-		pin, f = t.claim(ctx, c, before, as, x.e.Now(), x.callAt)
+		pin, f = t.claim(ctx, c, before, call.changed, x.e.Now(), x.callAt)
 	}
 	ended := x.pass.whyEnded()
 	switch {
@@ -161,7 +173,7 @@ func (x *execution) ready(ctx context.Context, t *tool, c ledger.Call, before ke
 	if err := n.over(ctx); err != nil {
 		return nil, &storeError{err}
 	}
-	return withSender(pin, as)
+	return pin, nil
 }
 
 // record makes the call durable, in flight. From here on only evidence ends the doubt.

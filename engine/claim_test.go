@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -26,6 +28,7 @@ type drafts struct {
 	onClaim func(n int) error // nil: each draft is made and told
 	onSend  func(n int) error // after the draft is sent; nil: the answer comes
 	sends   int
+	hidden  bool // lookups find no draft, and cannot tell
 }
 
 func (t drafting) Claim(_ context.Context, m keep.Mutation) (string, error) {
@@ -61,7 +64,10 @@ func (t drafting) Mutate(_ context.Context, m keep.Mutation) (connector.Receipt,
 var errNothing = errors.New("connection reset, and nothing happened")
 
 func (t drafting) Reconcile(_ context.Context, m keep.Mutation) (connector.Answer, error) {
-	if t.d.sent[m.SentAs().Claim] > 0 {
+	switch {
+	case t.d.hidden:
+		return connector.Answer{Verdict: connector.Unwitnessed}, nil
+	case t.d.sent[m.SentAs().Claim] > 0:
 		return connector.Answer{Verdict: connector.Happened}, nil
 	}
 	return connector.Answer{Verdict: connector.Absent}, nil
@@ -126,5 +132,89 @@ func TestClaimIsUsedOnce(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// Law: once. A draft is used up once whoever made it: after an upgrade, and after credentials were replaced by
+// others of the same user, too. Another user has no such draft, and gets one that a person agreed to.
+func TestClaimOfTheSameUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes   bool        // the secret does, after the doubt
+		older     bool        // the record does not say whose credentials it had
+		answer    keep.Action // whether they are of the same user; empty: it is not asked
+		approve   bool        // what then would be sent
+		made, out int
+	}{
+		"of the same credentials":    {made: 1, out: 1},
+		"of a version before":        {changes: true, older: true, made: 1, out: 1},
+		"of the same user":           {changes: true, answer: keep.Approve, made: 1, out: 1},
+		"of another user":            {changes: true, answer: keep.Reject, made: 1, out: 1},
+		"of another user, once more": {changes: true, answer: keep.Reject, approve: true, made: 2, out: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, secret := newWorld(t), "of ann"
+				w.service.level = keep.LevelClaim
+				d := &drafts{sent: map[string]int{}, onSend: func(n int) error { return map[bool]error{true: errReset}[n == 1] }, hidden: true}
+				sendAs(w, &secret)
+				connect := w.connect
+				w.connect = func() []connector.Connection {
+					conns := connect()
+					conns[0].Tools[0] = drafting{conns[0].Tools[0].(asker), d}
+					return conns
+				}
+				w.deploy()
+				w.publish("in", "a")
+				w.runUntil(time.Second)
+				if m := w.mutation(); m.State != keep.NeedsReconcile {
+					t.Fatalf("the record is %s", m.State)
+				}
+				if c.older {
+					w.forgetSender()
+				}
+				if c.changes {
+					secret = "of ann, or bob"
+				}
+				w.runUntil(time.Hour)
+				if c.answer != "" {
+					if err := w.decide(c.answer); err != nil {
+						t.Fatal(err)
+					}
+					w.run()
+				}
+				if err := w.decide(keep.DidNotHappen); err != nil {
+					t.Fatal(err)
+				}
+				if w.run(); c.approve {
+					if err := w.decide(keep.Approve); err != nil {
+						t.Fatal(err)
+					}
+					w.run()
+				}
+				out := 0
+				for _, n := range d.sent {
+					out += n
+				}
+				if d.made != c.made || out != c.out {
+					t.Errorf("%d drafts were made, and sent %v; want %d and %d, questions %+v", d.made, d.sent, c.made, c.out, w.questions())
+				}
+			})
+		})
+	}
+}
+
+// forgetSender makes the only record one of a version that did not say whose credentials were used.
+func (w *world) forgetSender() {
+	w.t.Helper()
+	m := w.mutation()
+	p := m.SentAs()
+	p.As = nil
+	pin, err := json.Marshal(p)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m.Pin = pin
+	if err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: m.Workflow, At: time.Now(), Changes: []keep.Change{keep.PutMutation{Mutation: m}}}); err != nil {
+		w.t.Fatal(err)
 	}
 }

@@ -115,3 +115,33 @@ func TestHangingLookupDelaysNoOther(t *testing.T) {
 		}
 	})
 }
+
+// Law: doubt-is-not-failure. What a lookup does not show counts for when it was asked, however late it answers.
+func TestLookupThatAnswersLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.onCallContext = func(context.Context) error { // it settles 12 s after it begins
+			time.Sleep(9 * time.Second)
+			return nil
+		}
+		w.service.onCall = func(n int) (bool, error) { return true, map[bool]error{true: errReset}[n == 1] }
+		w.service.onAskContext = func(_ context.Context, m keep.Mutation) error {
+			if time.Now().Before(m.SettlesAt()) {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		}
+		w.service.onAsk = func(n int) (connector.Verdict, error) {
+			if n == 1 {
+				return connector.Absent, nil
+			}
+			return connector.Happened, nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if m := w.mutation(); m.State != keep.Applied || w.service.calls != 1 || w.service.asked != 2 {
+			t.Errorf("the record is %s after %d calls and %d lookups; want applied after one, and another lookup", m.State, w.service.calls, w.service.asked)
+		}
+	})
+}

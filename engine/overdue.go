@@ -254,7 +254,12 @@ func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, none ledger.Fact, 
 	if t != nil && t.spec.Level != keep.LevelKey {
 		fact = e.lookUp(ctx, t, m)
 	}
-	if fact.Evidence != ledger.Happened {
+	found := fact.Evidence == ledger.Happened
+	if found && t.spec.ByTarget { // another user's may be of another call
+		changed, _, err := e.userSince(ctx, t, m)
+		found = err == nil && len(changed) == 0
+	}
+	if !found {
 		fact.Evidence, fact.Out = ledger.Unsure, true
 	}
 	return fact

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 )
 
@@ -29,14 +29,15 @@ func (t *tool) setPin(pack *keep.Pack) error {
 }
 
 // claim returns the pin of c with what the service gives for the one call; see
-// connector.Claimer. A failure means that no call was made.
-func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, as map[string]string, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
+// connector.Claimer. What it gave for the call before is kept, unless changed says that it may have been
+// given to another user. A failure means that no call was made.
+func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, changed []account.Change, now time.Time, at string) (pin json.RawMessage, fail *keep.Failure) {
 	claimer, ok := t.impl.(connector.Claimer)
 	if !ok {
 		return c.Pin, nil
 	}
-	p := t.sentAs
-	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" && maps.Equal(was.As, as) {
+	p := keep.Mutation{Pin: c.Pin}.SentAs()
+	if was := before.SentAs(); before.PinHash == t.pinHash && before.PayloadHash == c.PayloadHash && was.Claim != "" && len(changed) == 0 {
 		p.Claim = was.Claim // whatever became of the call before: it is used up once
 		return marshal(p), nil
 	}

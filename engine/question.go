@@ -92,6 +92,10 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "marks the item skipped; what was sent before stays as it is"})
 		return
 	case keep.AskPrecondition:
+		if lifecycle.IsHandlerGone(x.run) {
+			x.askForHandler(q)
+			return
+		}
 		q.Question = fmt.Sprintf("Something that %s needs is missing. Provide it, then retry.", handler)
 	case keep.AskRetries:
 		q.Question = fmt.Sprintf("%s failed %d times in a row. Should it keep trying?", handler, x.run.Retries+1)
@@ -189,7 +193,7 @@ func (x *execution) retryEffect() string {
 func (x *execution) didNotHappenEffect() string {
 	twice, t := "", x.e.tools.known(x.mut.Tool)
 	switch {
-	case x.mut.Level == keep.LevelClaim:
+	case x.mut.Level == keep.LevelClaim && !ledger.OfAnotherUser(x.mut.Error):
 	case !x.sameKey():
 		twice = "; if it did happen, it happens twice"
 	case t.spec.Level == keep.LevelKey && t.spec.KeyLasts > 0:
@@ -209,8 +213,11 @@ func (x *execution) sameData() string {
 	return "the same data"
 }
 
-// sameKey reports whether the call had the host's key with it, and has it again.
+// sameKey reports whether the call had the host's key with it, and has it again, as the same user's.
 func (x *execution) sameKey() bool {
+	if ledger.OfAnotherUser(x.mut.Error) {
+		return false
+	}
 	t := x.e.tools.known(x.mut.Tool)
 	keyed := t != nil && x.mut.Level == keep.LevelKey && t.spec.Level == keep.LevelKey && !t.spec.Sets
 	return t != nil && (keyed || t.spec.CarriesToken && x.e.tools.carriedToken(x.mut))

@@ -23,11 +23,12 @@ import (
 func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
 	ctx, end := e.toolSpan(ctx, MeasuredLookup, m.Workflow, t, m.Key)
 	defer end(nil)
-	ans := e.reconcile(ctx, t, m)
+	ans, at := e.reconcile(ctx, t, m)
 	if ans.Verdict == connector.Unwitnessed {
-		ans = e.witness(ctx, t, m, ans)
+		ans, at = e.witness(ctx, t, m, ans, at)
 	}
 	f := factOf(e.ofThisAttempt(ctx, t, m, ans))
+	f.AskedAt = at
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
 	return f
 }
@@ -90,31 +91,31 @@ const maxControls = 3
 // witness finds out whether the lookup that did not find m finds anything: it asks for
 // recent effects of the same tool that are known to have happened. If one of them is
 // there, it asks for m once more, since the service may have come back in between; if
-// none is, the lookup answered nothing. Without a known effect the answer stays.
-func (e *Engine) witness(ctx context.Context, t *tool, m keep.Mutation, ans connector.Answer) connector.Answer {
+// none is, the lookup answered nothing. Without a known effect the answer stays, and at, when it was asked for.
+func (e *Engine) witness(ctx context.Context, t *tool, m keep.Mutation, ans connector.Answer, at time.Time) (connector.Answer, time.Time) {
 	if _, ok := t.impl.(connector.Controller); !ok {
-		return ans
+		return ans, at
 	}
 	known, err := e.knownEffects(ctx, t, m)
 	if err != nil {
-		return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; known effects could not be read: " + err.Error()}
+		return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; known effects could not be read: " + err.Error()}, at
 	}
 	if len(known) == 0 {
-		return ans
+		return ans, at
 	}
 	for _, k := range known {
 		if !e.control(ctx, t, k) {
 			continue
 		}
-		second := e.reconcile(ctx, t, m)
+		second, at := e.reconcile(ctx, t, m)
 		if second.Verdict == connector.Unwitnessed {
 			second.Verdict = connector.Absent
 			second.Detail += "; the same lookup finds " + k.Target
 		}
-		return second
+		return second, at
 	}
 	return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; but the same lookup does not find " +
-		known[0].Target + " either, which is known to have happened"}
+		known[0].Target + " either, which is known to have happened"}, at
 }
 
 // knownEffects returns recent applied mutations of the tool, the newest of each of its names

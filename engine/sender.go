@@ -69,14 +69,8 @@ func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (chang
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range account.Changes(was, now) {
-		q, err := e.store.Escalation(ctx, c.QuestionID())
-		if err != nil && !isNotFound(err) {
-			return nil, nil, err
-		}
-		if same, _ := account.Said(q); err != nil || !same {
-			changed = append(changed, c)
-		}
+	if changed, err = e.otherUser(ctx, was, now); err != nil {
+		return nil, nil, err
 	}
 	as = maps.Clone(now)
 	for ref, who := range as {
@@ -85,6 +79,53 @@ func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (chang
 		}
 	}
 	return changed, as, nil
+}
+
+// otherUser returns what of the credentials of a call changed and is not known to be of the same user.
+func (e *Engine) otherUser(ctx context.Context, was, now map[string]string) (changed []account.Change, err error) {
+	for _, c := range account.Changes(was, now) {
+		q, err := e.store.Escalation(ctx, c.QuestionID())
+		if err != nil && !isNotFound(err) {
+			return nil, err
+		}
+		if same, _ := account.Said(q); err != nil || !same {
+			changed = append(changed, c)
+		}
+	}
+	return changed, nil
+}
+
+// signs returns the pin of c with whose credentials it would be sent now, and notes what of them may be
+// another user's than those of the call before it.
+func (x *execution) signs(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (pin json.RawMessage, err error) {
+	if call.as, err = x.e.sender(ctx, call.tool); err != nil {
+		return nil, unreadAccount(err)
+	}
+	if call.changed, err = x.e.otherUser(ctx, before.SentAs().As, call.as); err != nil {
+		return nil, &storeError{err}
+	}
+	return withSender(c.Pin, call.as)
+}
+
+// unreadAccount is why a call is not made whose credentials cannot be told.
+func unreadAccount(err error) *keep.Failure {
+	return keep.Failf(keep.ClassTransient, "account-unread", "%v", err)
+}
+
+// asAnother returns what of the credentials of the call before changed since, if the service may take this
+// one for a new one: a person said that the call before did not happen, and no service has shown that.
+func (x *execution) asAnother(ctx context.Context, call *takenCall, before keep.Mutation) ([]account.Change, error) {
+	if !before.Doubted || len(call.changed) == 0 {
+		return nil, nil
+	}
+	moves, err := x.e.store.History(ctx, before.Key)
+	switch {
+	case err != nil:
+		return nil, &storeError{err}
+	case !ledger.Vouched(moves):
+		return nil, nil
+	}
+	return call.changed, nil
 }
 
 // lookUpAsOther asks about m with credentials that are perhaps another user's. Only an effect that is
@@ -97,7 +138,8 @@ func (e *Engine) lookUpAsOther(ctx context.Context, t *tool, m keep.Mutation, ch
 		m = e.lastSent(t, m)
 		fact := e.lookUp(ctx, t, m)
 		found := fact.Evidence == ledger.Happened && !t.spec.ByTarget
-		if early := e.Now().Before(m.SettlesAt()); found || fact.Evidence == ledger.Unsure || fact.Evidence == ledger.Absent && early {
+		early := fact.Evidence == ledger.Absent && fact.AskedAt.Before(m.SettlesAt())
+		if found || early || fact.Evidence == ledger.Unsure {
 			return m, fact
 		}
 	}

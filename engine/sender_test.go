@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +13,13 @@ import (
 	"github.com/keep-run/keep/connector"
 )
 
-// sendAs gives the connection of w a secret, as it is now.
+// sendAs gives the connection of w a secret, as it is now. While an engine runs, mu of the service protects it.
 func sendAs(w *world, secret *string) {
 	w.connect = func() []connector.Connection {
 		c := w.service.connection()
 		c.Sender = func(_ context.Context, mac func(string) string) (map[string]string, error) {
+			w.service.mu.Lock()
+			defer w.service.mu.Unlock()
 			return map[string]string{keep.SecretRef("bank"): mac(*secret)}, nil
 		}
 		return []connector.Connection{c}
@@ -65,6 +68,10 @@ func TestDoubtUnderAnotherUser(t *testing.T) {
 					t.Errorf("%s: another user: the record is %s after %d calls, questions %+v", level, m.State, w.service.calls, qs)
 				case level == keep.LevelKey && answer == keep.Reject && w.service.asked != asked:
 					t.Errorf("it was sent again")
+				case answer == keep.Reject:
+					if not, again := effectOf(qs[0], keep.DidNotHappen), effectOf(qs[0], keep.CheckAgain); !strings.Contains(not, "happens twice") || !strings.Contains(again, "sends nothing") {
+						t.Errorf("%s: another user: the answers do %q, %q", level, not, again)
+					}
 				}
 			})
 		}
@@ -101,4 +108,147 @@ func TestSameUserSaidDuringALookup(t *testing.T) {
 			t.Errorf("the record is %s after %d calls, questions %+v; want applied after two", m.State, w.service.calls, qs)
 		}
 	})
+}
+
+// effectOf returns what a question says of one of its answers.
+func effectOf(q keep.Escalation, a keep.Action) string {
+	for _, c := range q.Choices {
+		if c.Action == a {
+			return c.Effect
+		}
+	}
+	return ""
+}
+
+// Law: bound-to-its-world. Who says that a call did not happen may be wrong, and another user's key is another
+// one: what goes out with credentials that may be another user's, a person sees first, and those alone.
+func TestDidNotHappenUnderAnotherUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, secret := newWorld(t), "of ann"
+		w.service.level = keep.LevelKey
+		w.service.onCall = func(n int) (bool, error) { return true, map[bool]error{true: errReset}[n == 1] }
+		w.service.onAsk = func(int) (connector.Verdict, error) {
+			return "", keep.Failf(keep.ClassPermission, keep.CodeForbidden, "the service answered 403 Forbidden")
+		}
+		sendAs(w, &secret)
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if m := w.mutation(); m.State != keep.Indeterminate {
+			t.Fatalf("the record is %s", m.State)
+		}
+		secret = "of bob"
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		for _, next := range []string{"of carol", ""} {
+			w.run()
+			qs := w.questions()
+			if len(qs) != 1 || qs[0].Kind != keep.AskApproval || !strings.Contains(qs[0].Why, "the secret bank was replaced since") || w.service.calls != 1 {
+				t.Fatalf("as %s: %d calls, questions %+v; want one call, and a question about the secret", secret, w.service.calls, qs)
+			}
+			if err := w.decide(keep.Approve); err != nil {
+				t.Fatal(err)
+			}
+			if next != "" {
+				secret = next
+			}
+		}
+		w.run()
+		if m, qs := w.mutation(), w.questions(); m.State != keep.Applied || w.service.calls != 2 || len(qs) != 0 {
+			t.Errorf("the record is %s after %d calls, questions %+v; want applied after two", m.State, w.service.calls, qs)
+		}
+	})
+}
+
+// What was agreed to for some credentials is not sent with others: the call is admitted anew.
+func TestCredentialsChangeWhileACallWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, asked := newWorld(t), 0
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			c.Sender = func(context.Context, func(string) string) (map[string]string, error) {
+				if asked++; asked == 1 {
+					return map[string]string{keep.AccountRef("shop"): ""}, nil
+				}
+				return map[string]string{keep.AccountRef("shop"): "ann"}, nil
+			}
+			return []connector.Connection{c}
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if m := w.mutation(); w.service.calls != 1 || m.SentAs().As[keep.AccountRef("shop")] != "ann" || len(w.runs()) != 2 {
+			t.Errorf("%d calls in %d runs, recorded as %v; want one as ann, in the second run", w.service.calls, len(w.runs()), m.SentAs().As)
+		}
+	})
+}
+
+// An absence that another user was shown early counts at no time, whichever reading of the clock is the first
+// one after the effect would have settled.
+func TestEarlyAbsenceOfAnotherUser(t *testing.T) {
+	for early := range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			w, secret, left := newWorld(t), "of ann", -1
+			var mu sync.Mutex
+			w.clock = func() time.Time {
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case left < 0:
+					return time.Now()
+				case left > 0:
+					left--
+					return time.Now()
+				}
+				return time.Now().Add(time.Minute)
+			}
+			w.service.onCall = func(n int) (bool, error) { return true, map[bool]error{true: errReset}[n == 1] }
+			w.service.onAsk = func(n int) (connector.Verdict, error) {
+				if n == 1 {
+					secret = "of bob"
+					return "", errReset
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if left < 0 {
+					left = early
+				}
+				return connector.Absent, nil
+			}
+			sendAs(w, &secret)
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(time.Hour)
+			if qs := w.questions(); len(qs) != 1 || qs[0].Kind != keep.AskPermission || w.service.calls != 1 {
+				t.Errorf("%d readings: %d calls, questions %+v; want one call, and a question about the user", early, w.service.calls, qs)
+			}
+		})
+	}
+}
+
+// What a lookup finds by its target, with another user's credentials, may be that user's own: it is no effect of
+// a call, and so not of one that is out.
+func TestAnotherUsersTargetWhileACallIsOut(t *testing.T) {
+	for _, target := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w, secret := newWorld(t), "of ann"
+			w.service.target = target
+			w.deaf(time.Hour, func() error { return nil })
+			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
+			sendAs(w, &secret)
+			w.deploy()
+			w.publish("in", "a")
+			time.AfterFunc(time.Second, func() {
+				w.service.mu.Lock()
+				defer w.service.mu.Unlock()
+				secret = "of bob"
+			})
+			w.run()
+			want := map[bool]string{true: "call", false: "reconcile"}[target]
+			if m := w.mutation(); m.State != keep.Applied || m.ResolvedBy != want {
+				t.Errorf("by target %t: the record is %s by %q, want applied by %q", target, m.State, m.ResolvedBy, want)
+			}
+		})
+	}
 }

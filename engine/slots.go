@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -39,18 +40,19 @@ func (s slots) take(ctx context.Context) error {
 func (s slots) give() { <-s }
 
 // reconcile asks a tool what became of m, as tool.reconcile does, when there is a
-// place. The time of the lookup begins then.
-func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) connector.Answer {
+// place. The time of the lookup begins then: at.
+func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) (ans connector.Answer, at time.Time) {
 	if err := e.asking.take(ctx); err != nil {
-		return connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
+		return connector.Answer{Verdict: connector.Retry, Detail: err.Error()}, at
 	}
 	defer e.asking.give()
+	at = e.Now()
 	t, refused := e.toAsk(ctx, t, m)
 	if refused != nil {
-		return *refused
+		return *refused, at
 	}
 	m, note := e.aged(t, m)
-	return noted(t.reconcile(ctx, m, e.policy.Reconcile.Inline), note)
+	return noted(t.reconcile(ctx, m, e.policy.Reconcile.Inline), note), at
 }
 
 // control asks, when there is a place, whether a lookup of the tool finds a known effect.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -44,13 +45,13 @@ func (s *slowTool) Reconcile(ctx context.Context, _ keep.Mutation) (connector.An
 // at which each is cut, and who leaves while it waits asks nothing.
 func TestLookupsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{policy: policy.Default(), asking: make(slots, 3)}
+		e := &Engine{policy: policy.Default(), asking: make(slots, 3), clock: lease.NewClock(time.Now)}
 		slow := &slowTool{release: make(chan struct{})}
 		start := time.Now()
 		var wg sync.WaitGroup
 		for range 7 {
 			wg.Go(func() {
-				if ans := e.reconcile(t.Context(), &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry {
+				if ans, _ := e.reconcile(t.Context(), &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry {
 					t.Errorf("a lookup that hangs is answered %v, want again", ans.Verdict)
 				}
 			})
@@ -59,7 +60,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		left := errors.New("left")
 		cancel(left)
-		if ans := e.reconcile(ctx, &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry || ans.Detail != "left" {
+		if ans, _ := e.reconcile(ctx, &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry || ans.Detail != "left" {
 			t.Errorf("who leaves gets %+v, want again", ans)
 		}
 		wg.Wait()

@@ -443,6 +443,7 @@ type service struct {
 	approve string
 	verify  string // what a person is to look at
 	unique  bool
+	target  bool                                         // lookups find any effect on the target
 	carries bool                                         // the calls have the host's key in them
 	effects map[string]int                               // by token
 	calls   int                                          // mutate calls that arrived
@@ -476,7 +477,7 @@ func newService() *service {
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
 		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second,
-		KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
+		ByTarget: s.target, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}

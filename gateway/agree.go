@@ -44,8 +44,7 @@ type ToolPin struct {
 
 // Name is how agents call the tool.
 func (t ToolPin) Name() string {
-	server, tool, _ := strings.Cut(string(t.Tool), ".")
-	return server + between + tool
+	return shownAs(t.Tool)
 }
 
 // A Lister lists the tools of servers for a person.

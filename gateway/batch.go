@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -173,10 +172,10 @@ func (s *session) nameOf(m mcp.Message) string {
 	if m.Method != "tools/call" || json.Unmarshal(m.Params, &p) != nil {
 		return ""
 	}
-	server, tool, _ := strings.Cut(p.Name, between)
+	tool, ok := toolOf(p.Name)
 	intent, _ := passed(p.Meta, "")
-	r, err := s.g.newRequest(s.agent, keep.ToolName(server+"."+tool), p.Arguments, intent)
-	if err != nil {
+	r, err := s.g.newRequest(s.agent, tool, p.Arguments, intent)
+	if !ok || err != nil {
 		return ""
 	}
 	return r.id

@@ -27,6 +27,7 @@ type answer struct {
 	of  string
 	run keep.RunID
 
+	unsent bool  // it says that the call may not be sent now
 	number int64 // of the last answers of its session; zero: it is none, or its request was cancelled
 }
 
@@ -48,6 +49,8 @@ type request struct {
 	meta     json.RawMessage // as the agent gave it; nil: none
 	id       string          // the name of the call
 	rule     Rule
+
+	ctx context.Context // of the request: what comes before the call is sent ends with it
 }
 
 // newRequest returns the request for a call, or why it cannot be made.
@@ -120,38 +123,18 @@ func (g *Gateway) timeout(r request) time.Duration {
 
 // try decides what the call is, and does it. Again says that another process has it.
 func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err error) {
-	last, err := g.last(ctx, r.id)
-	if err != nil {
+	last, seen, verdict, err := g.decide(ctx, r)
+	switch {
+	case err != nil:
 		return a, false, err
-	}
-	rules := g.cfg.Repeat
-	if r.rule.Repeat != "" {
-		rules.Repeat = r.rule.Repeat
-	}
-	verdict := repeat.Decide(last, rules, g.engine.Now())
-	switch verdict {
-	case repeat.Join: // nobody here makes it: its process died, or is another one
+	case verdict == repeat.Join: // nobody here makes it: its process died, or is another one
 		return a, true, g.caller.RecoverRun(ctx, last.Run, g.cfg.Alone)
-	case repeat.Answer:
-		if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
-			return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
-				"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", r.tool, last.Mutation.Key), nil), false, nil
-		}
-		if !last.Run.Closed { // a person may have decided, or a lookup be due
-			if err := g.caller.AskAbout(g.ctx, last.Run); err != nil {
-				return a, false, err
-			}
-			if last, err = g.last(ctx, r.id); err != nil {
-				return a, false, err
-			}
-			if v := repeat.Decide(last, rules, g.engine.Now()); v != repeat.Answer {
-				return a, true, nil
-			}
-		}
-		return g.known(r, last.Run, last.Mutation, nil, true), false, nil
+	case verdict == repeat.Answer:
+		return g.answered(ctx, r, last)
 	}
-	if why := g.stopped(ctx, r.tool, r.params); why != "" {
-		return notCalled(r.tool, why), false, nil
+	if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
+		a.unsent = true
+		return a, false, nil
 	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
 	if verdict == repeat.Again {
@@ -166,7 +149,8 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	stored := func() {}
 	d.With = func(run keep.Run) (changes []keep.Change) {
 		changes, stored = g.deliveries()
-		return append(changes, delivery{Run: run.ID}.put(r.id, lastKey))
+		// Another process may have made the call since, from its beginning to its end.
+		return append(changes, keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, delivery{Run: run.ID}.put(r.id, lastKey))
 	}
 	var said mcp.Answer
 	out, err := g.caller.Call(mcp.WithMeta(mcp.WithAnswer(ctx, &said), r.meta), d)
@@ -181,6 +165,35 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return notCalled(r.tool, why), false, nil
 	}
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
+}
+
+// decide returns the last call that is the same as a request, nil if there is none, what is stored of which that is, and
+// what the request is after it.
+func (g *Gateway) decide(ctx context.Context, r request) (last *repeat.Last, seen json.RawMessage, v repeat.Verdict, err error) {
+	rules := g.cfg.Repeat
+	if r.rule.Repeat != "" {
+		rules.Repeat = r.rule.Repeat
+	}
+	last, seen, err = g.last(ctx, r.id)
+	return last, seen, repeat.Decide(last, rules, g.engine.Now()), err
+}
+
+// answered answers a call from what the ledger has of the last one. Again says that this changes just now.
+func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a answer, again bool, err error) {
+	if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
+		return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
+			"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", r.tool, last.Mutation.Key), nil), false, nil
+	}
+	if !last.Run.Closed { // a person may have decided, or a lookup be due
+		if err := g.caller.AskAbout(g.ctx, last.Run); err != nil {
+			return a, false, err
+		}
+		verdict := repeat.Answer
+		if last, _, verdict, err = g.decide(ctx, r); err != nil || verdict != repeat.Answer {
+			return a, err == nil, err
+		}
+	}
+	return g.known(r, last.Run, last.Mutation, nil, true), false, nil
 }
 
 // notCalled answers a call of which nothing was sent.

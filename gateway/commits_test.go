@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/gateway"
+	"github.com/keep-run/keep/law/repeat"
 	"github.com/keep-run/keep/store/sqlite"
 )
 
@@ -87,5 +89,33 @@ func TestFailedCommitBesideACall(t *testing.T) {
 	}
 	if list, _, err := d.db.Escalations(t.Context(), keep.EscalationFilter{Open: true}, keep.Page{}); err != nil || len(list) != 1 {
 		t.Errorf("%d questions, want that about the first: %v", len(list), err)
+	}
+}
+
+// An equal call that another process makes from beginning to end after a gateway looked for the last one, and before its own
+// first commit, is not made twice.
+func TestCallMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	s := setup{Dir: t.TempDir(), Agent: "a", Repeat: repeat.Rules{Repeat: repeat.Replay, Window: time.Hour, Rejoin: time.Hour}}
+	s.URL, _ = serveHostile(t, func(_ http.ResponseWriter, method string, _ json.RawMessage) bool {
+		if method == "tools/call" {
+			calls.Add(1)
+		}
+		return false
+	})
+	shared := func(c *gateway.Config) { c.Alone = false }
+	f := new(faultyStore)
+	d := openOver(t, s, func(db *sqlite.DB) gateway.Store { f.DB = db; return f }, shared)
+	s.Dir = t.TempDir()
+	other := openOver(t, s, func(*sqlite.DB) gateway.Store { return f.DB }, shared)
+	meanwhile := func() {
+		if r := other.make("x"); r.state() != "applied" {
+			t.Errorf("the other gateway: %s", r.raw)
+		}
+	}
+	f.reads.Store(&meanwhile)
+	if r := d.make("x"); r.state() != "applied" || r.Result.Meta["keep/replayed"] != true || calls.Load() != 1 {
+		t.Errorf("%d calls, want one, and its answer: %s", calls.Load(), r.raw)
 	}
 }

@@ -13,6 +13,7 @@ import (
 // more before it can complete, the call stays under way until a request brings that.
 type flight struct {
 	payload string
+	began   context.Context // of the request that made it first
 	done    chan struct{}
 	answer  answer
 
@@ -43,17 +44,20 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 			return answer{err: &mcp.RPCError{Code: internalError, Message: errEnded.Error()}}
 		case f == nil && ctx.Err() != nil: // it comes late: whoever gave it up may have made the call again meanwhile
 			g.mu.Unlock()
-			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled; nothing was sent"}}
+			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled"}}
 		case f == nil:
-			f = &flight{payload: string(r.params), done: make(chan struct{}), x: x, turn: make(chan struct{})}
+			f = &flight{payload: string(r.params), began: ctx, done: make(chan struct{}), x: x, turn: make(chan struct{})}
 			g.flights[r.id] = f
 			g.loops.Go(func() { g.fly(f, x, r) })
 		case f.payload == string(r.params):
 			f.x = x
 		}
 		g.mu.Unlock()
-		a, cancelled := g.wait(ctx, f, x, f.payload == string(r.params))
-		if cancelled || f.payload == string(r.params) {
+		same := f.payload == string(r.params)
+		a, cancelled := g.wait(ctx, f, x, same)
+		// What a request was told that was cancelled before its call was sent is no answer to another one.
+		another := a.unsent && f.began.Err() != nil && ctx.Err() == nil
+		if cancelled || same && !another {
 			return a
 		}
 	}
@@ -62,8 +66,7 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 // fly makes the call of a flight.
 func (g *Gateway) fly(f *flight, x *exchange, r request) {
 	c := x.client()
-	server := g.server(r.tool.Connection())
-	c.Tool, c.Inputs = string(r.tool[len(server.Name())+1:]), x.inputs
+	c.Tool, c.Inputs = ownName(r.tool), x.inputs
 	c.Tell = func(m mcp.Message) { g.waiting(f).tell(m) }
 	if c.Ask != nil {
 		c.Ask = func(ctx context.Context, m mcp.Message) mcp.Message { return g.waiting(f).ask(ctx, m) }

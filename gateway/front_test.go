@@ -114,6 +114,47 @@ func TestFrontTakeOver(t *testing.T) {
 	}
 }
 
+// The gateway of a front is killed with a call out, and the next one would not send it: what is known of the call is the answer
+// all the same, to the agent that made it and to no other. Laws: doubt-is-not-failure, explained.
+func TestFrontTakeOverByOneThatRefuses(t *testing.T) {
+	for name, want := range map[string]struct {
+		change func(*setup)
+		fresh  string // what is said of a call that was never made
+	}{
+		"no server":     {func(s *setup) { s.Echoes = 1 }, "Unknown tool: notes__create"},
+		"a dead server": {func(s *setup) { s.URL = "http://127.0.0.1:1/mcp" }, "nothing was sent"},
+		"no permission": {func(s *setup) { s.Grants = map[string][]string{"ann": {}, "bob": {}} }, "Nothing was sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dying := setup{Dir: t.TempDir(), Agent: "ann", KillAt: engine.Recorded}
+			next := setup{Dir: dying.Dir, Agent: "ann"}
+			want.change(&next)
+			front, _ := frontOf(t, dying, next)
+			r, ok := front.create("x")
+			ref, _ := r.Result.Meta["keep/ref"].(string)
+			if !ok || r.state() != "indeterminate" || ref == "" || !strings.Contains(r.text(), "do not repeat it; ask keep_outcome with "+ref) {
+				t.Errorf("%s", r.raw)
+			}
+			refused := func(c *client, title string) {
+				t.Helper()
+				if r, _ := c.create(title); r.Error == nil && !r.Result.IsError || !strings.Contains(r.raw, want.fresh) || strings.Contains(r.raw, "mut_") {
+					t.Errorf("%s", r.raw)
+				}
+			}
+			refused(front, "y")
+			front.stop()
+			next.Agent = "bob"
+			other := start(t, next)
+			refused(other, "x")
+			other.stop()
+			if n := len(check(t, next.Dir)); n != 1 {
+				t.Errorf("%d questions, want 1", n)
+			}
+		})
+	}
+}
+
 // frontOf starts a front in this process, with these gateways one after another, and agrees with it on a version.
 func frontOf(t *testing.T, gateways ...setup) (c *client, links *int) {
 	t.Helper()

@@ -321,8 +321,9 @@ func (g *Gateway) flush(ctx context.Context) error {
 	return err
 }
 
-// lastRun returns the last run of an identity, and when its answer was delivered; without a run: none is kept.
-func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, err error) {
+// lastRun returns the last run of an identity, and when its answer was delivered; without a run: none is kept. Seen is what
+// is stored of which it is.
+func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, seen json.RawMessage, err error) {
 	g.mu.Lock()
 	noted := g.delivered[id] // before the store is read: once that has it, it may be forgotten here
 	g.mu.Unlock()
@@ -331,6 +332,7 @@ func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, err er
 	for _, row := range rows {
 		switch row.Key {
 		case lastKey:
+			seen = row.Value
 			err = errors.Join(err, json.Unmarshal(row.Value, &last))
 		case deliveredKey:
 			err = errors.Join(err, json.Unmarshal(row.Value, &stored))
@@ -341,19 +343,19 @@ func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, err er
 			last = d
 		}
 	}
-	return last, err
+	return last, seen, err
 }
 
-// last returns the last call of an identity; nil: there is none that is kept.
-func (g *Gateway) last(ctx context.Context, id string) (*repeat.Last, error) {
-	d, err := g.lastRun(ctx, id)
+// last returns the last call of an identity, nil if there is none that is kept, and what is stored of which it is.
+func (g *Gateway) last(ctx context.Context, id string) (last *repeat.Last, seen json.RawMessage, err error) {
+	d, seen, err := g.lastRun(ctx, id)
 	if err != nil || d.Run == "" {
-		return nil, err
+		return nil, seen, err
 	}
-	last := &repeat.Last{Delivered: d.Delivered}
+	last = &repeat.Last{Delivered: d.Delivered}
 	last.Run, err = g.store.Run(ctx, d.Run)
 	if _, swept := errors.AsType[*keep.NotFoundError](err); swept {
-		return nil, nil
+		return nil, seen, nil
 	}
 	if err == nil && last.Run.Mutation != "" {
 		last.Mutation, err = g.store.Mutation(ctx, last.Run.Mutation)
@@ -361,7 +363,7 @@ func (g *Gateway) last(ctx context.Context, id string) (*repeat.Last, error) {
 			err = nil // it waits for a person before its call is recorded
 		}
 	}
-	return last, err
+	return last, seen, err
 }
 
 // Settle waits until no call is under way, or until ctx ends.

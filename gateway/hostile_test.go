@@ -144,6 +144,32 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
+// A call that is cancelled while its server is asked for its tools is not sent. Whoever makes the same call meanwhile gets it made.
+func TestCancelledBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a"}
+	listing, over := make(chan struct{}, 9), make(chan struct{})
+	var lists atomic.Int64
+	url, calls := serveHostile(t, func(_ http.ResponseWriter, method string, _ json.RawMessage) bool {
+		if method == "tools/list" && lists.Add(1) == 1 {
+			listing <- struct{}{}
+			<-over
+		}
+		return false
+	})
+	t.Cleanup(func() { close(over) })
+	s.URL = url
+	d := open(t, s, nil)
+	const call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`
+	d.send(fmt.Sprintf(call, 8, createParams("x")))
+	<-listing
+	d.send(fmt.Sprintf(call, 9, createParams("x")))
+	d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}`)
+	if r, ok := d.read(9); !ok || r.state() != "applied" || calls.Load() != 1 {
+		t.Errorf("%d calls, %s", calls.Load(), r.raw)
+	}
+}
+
 // TestHostileAgent has agents by HTTP that send what is no message, or too much: it is refused, nothing is sent,
 // and the next agent is served.
 func TestHostileAgent(t *testing.T) {

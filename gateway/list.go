@@ -174,28 +174,59 @@ func marked(v any) any {
 	return v
 }
 
-// find returns the server and the tool of a name.
-func (g *Gateway) find(ctx context.Context, name string) (*mcp.Server, string, *mcp.RPCError) {
-	prefix, tool, ok := strings.Cut(name, between)
-	s := g.server(prefix)
-	if !ok || s == nil || tool == "" {
-		return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
+// toolOf returns the tool of a name by which agents call it. There may be no such tool.
+func toolOf(name string) (keep.ToolName, bool) {
+	server, tool, ok := strings.Cut(name, between)
+	if !ok || server == "" || len(server) > maxName || strings.Contains(server, ".") || tool == "" || len(tool) > maxName {
+		return "", false
 	}
-	_, ruled := g.cfg.Rules[keep.ToolName(prefix+"."+tool)]
-	tools, failed := g.lastList(ctx, s)
-	listed := slices.ContainsFunc(tools, func(t toolEntry) bool { return t.name == tool })
+	return keep.ToolName(server + "." + tool), true
+}
+
+// shownAs returns the name by which agents call a tool.
+func shownAs(name keep.ToolName) string {
+	return name.Connection() + between + ownName(name)
+}
+
+// ownName returns the name that a tool has at its server.
+func ownName(name keep.ToolName) string { return string(name[len(name.Connection())+1:]) }
+
+// unknownTool answers a call of a tool that there is not.
+func unknownTool(name string) answer {
+	return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}}
+}
+
+// refused answers a call that may not be sent now; false: it may. It is not asked about a call that was sent: that has the answer
+// that the ledger has, whatever became of its server, its tool and the permission since.
+func (g *Gateway) refused(ctx context.Context, agent string, name keep.ToolName, args json.RawMessage) (_ answer, refused bool) {
+	s := g.server(name.Connection())
 	switch {
-	case listed || ruled && failed != nil:
-		return s, tool, nil
-	case failed != nil:
-		return nil, "", &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("The tools of the MCP server %s are not known (%v), so nothing was sent; it is tried again at the next call.", prefix, failed)}
+	case s == nil:
+		return unknownTool(shownAs(name)), true
+	case !g.may(agent, name):
+		return notCalled(name, fmt.Sprintf("the agent %s has no permission for it ([gateway.agents] in keep.toml)", agent)), true
 	}
-	return nil, "", &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown tool: %.100s", name)}
+	// A call is not passed on to a server whose tools were not compared with what was agreed to.
+	tools, err := g.list(ctx, s)
+	if err != nil {
+		g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
+		why := fmt.Sprintf("the tools of the MCP server %s are not known (%v)", s.Name(), err)
+		if _, ruled := g.cfg.Rules[name]; ruled {
+			return notCalled(name, why), true
+		}
+		return answer{err: &mcp.RPCError{Code: internalError, Message: why + ", so nothing was sent; it is tried again at the next call"}}, true
+	}
+	i := slices.IndexFunc(tools, func(t toolEntry) bool { return t.name == ownName(name) })
+	if i < 0 {
+		return unknownTool(shownAs(name)), true
+	}
+	why := stopped(tools[i], g.rule(name), args)
+	return notCalled(name, why), why != ""
 }
 
 // read passes a call on that changes nothing. One whose connection broke is made once more.
-func (g *Gateway) read(ctx context.Context, x *exchange, s *mcp.Server, tool string, args, meta json.RawMessage) answer {
-	token := ""
+func (g *Gateway) read(ctx context.Context, x *exchange, name keep.ToolName, args, meta json.RawMessage) answer {
+	s, tool, token := g.server(name.Connection()), ownName(name), ""
 	if x.token != nil {
 		var done func()
 		token, done = g.progressing(func() *exchange { return x })

@@ -78,7 +78,7 @@ func checkInputs(in mcp.Inputs) *mcp.RPCError {
 		}
 	}
 	if in.Responses != nil && (err != nil || all == nil) {
-		return &mcp.RPCError{Code: invalidParams, Message: "inputResponses is an object with an object for each that was asked for; nothing was sent"}
+		return &mcp.RPCError{Code: invalidParams, Message: "inputResponses is an object with an object for each that was asked for; this was not passed on, and a call that needs it waits for it"}
 	}
 	return nil
 }

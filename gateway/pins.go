@@ -50,23 +50,6 @@ func (l listing) stops() bool {
 	return slices.ContainsFunc(l.tools, func(t toolEntry) bool { return t.state.Stopped() })
 }
 
-// lastList returns the tools of a server as they were listed last, or why they are not known. It
-// is enough to find what was called, not to call it.
-func (g *Gateway) lastList(ctx context.Context, s *mcp.Server) ([]toolEntry, error) {
-	g.mu.Lock()
-	l, known := g.lists[s.Name()]
-	current := l.changes == g.changes[s.Name()]
-	g.mu.Unlock()
-	if known && current {
-		return l.tools, nil
-	}
-	tools, err := g.list(ctx, s)
-	if err != nil {
-		g.log.Warn("the tools of an MCP server are not known", "server", s.Name(), "err", err)
-	}
-	return tools, err
-}
-
 // offered returns the tools of a server for the list of an agent: of one that does not answer, those
 // that it had.
 func (g *Gateway) offered(ctx context.Context, s *mcp.Server) []toolEntry {
@@ -80,25 +63,16 @@ func (g *Gateway) offered(ctx context.Context, s *mcp.Server) []toolEntry {
 	return g.lists[s.Name()].tools
 }
 
-// stopped says why a tool may not be called now with these arguments; empty: it may. A call is not passed on to a server
-// whose tools were not compared with what was agreed to. What a server says to arguments that do not fit its schema would
-// be no proof that it did nothing.
-func (g *Gateway) stopped(ctx context.Context, name keep.ToolName, args json.RawMessage) string {
-	s := g.server(name.Connection())
-	tools, err := g.list(ctx, s)
-	if err != nil {
-		return fmt.Sprintf("the tools of the MCP server %s are not known (%v)", s.Name(), err)
-	}
-	i := slices.IndexFunc(tools, func(t toolEntry) bool { return t.name == string(name[len(s.Name())+1:]) })
+// stopped says why a tool may not be called as its server lists it now, or not with these arguments; empty: it may. What a server
+// says to arguments that do not fit its schema would be no proof that it did nothing.
+func stopped(t toolEntry, rule Rule, args json.RawMessage) string {
 	switch {
-	case i < 0:
-		return fmt.Sprintf("the MCP server %s does not list it any more", s.Name())
-	case tools[i].state == pin.New:
+	case t.state == pin.New:
 		return "its server listed too many tools over time; a person must look at it first (keep gateway tools)"
-	case tools[i].state.Stopped():
+	case t.state.Stopped():
 		return "its server changed it since it was agreed to; a person must look at it first (keep inbox, or keep gateway tools)"
 	}
-	if why := misfit(mcp.ToolInfo{Name: tools[i].name, Raw: tools[i].raw}, g.rule(name).TokenParam, args); why != "" {
+	if why := misfit(mcp.ToolInfo{Name: t.name, Raw: t.raw}, rule.TokenParam, args); why != "" {
 		return "its arguments do not fit: " + why
 	}
 	return ""

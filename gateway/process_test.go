@@ -65,6 +65,7 @@ type setup struct {
 	Echoes int    // how many servers that do nothing there are in place of that
 	HTTP   bool   // agents speak to it by HTTP, at the address that it prints
 	Link   bool   // a front speaks to it
+	Grants map[string][]string
 }
 
 func testPolicy() *policy.Policy {
@@ -103,7 +104,7 @@ func serveGateway() (err error) {
 	}
 	defer db.Close()
 	g, err := gateway.New(ctx, db, gateway.Config{
-		Servers: s.servers(), Rules: s.Rules, Repeat: s.Repeat, Policy: testPolicy(), Alone: true,
+		Servers: s.servers(), Rules: s.Rules, Grants: s.Grants, Repeat: s.Repeat, Policy: testPolicy(), Alone: true,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Trace: func(_ keep.WorkflowName, p engine.Point) {
 			if p == s.KillAt {

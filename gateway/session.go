@@ -478,25 +478,21 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 	if p.Name == outcomeTool {
 		return s.g.outcome(ctx, s.agent, p.Arguments)
 	}
-	server, tool, err := s.g.find(ctx, p.Name)
-	if err != nil {
-		return answer{err: err}
-	}
-	name := keep.ToolName(server.Name() + "." + tool)
-	if !s.g.may(s.agent, name) {
-		return notCalled(name, fmt.Sprintf("the agent %s has no permission for it ([gateway.agents] in keep.toml)", s.agent))
+	name, ok := toolOf(p.Name)
+	if !ok {
+		return unknownTool(p.Name)
 	}
 	if s.g.rule(name).Read {
-		if why := s.g.stopped(ctx, name, nil); why != "" {
-			return notCalled(name, why)
+		if a, refused := s.g.refused(ctx, s.agent, name, nil); refused {
+			return a
 		}
-		return s.g.read(ctx, x, server, tool, p.Arguments, p.Meta)
+		return s.g.read(ctx, x, name, p.Arguments, p.Meta)
 	}
 	intent, _ := passed(p.Meta, "")
 	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
 	if err != nil {
 		return answer{err: err}
 	}
-	r.meta = p.Meta
+	r.meta, r.ctx = p.Meta, ctx
 	return s.g.call(ctx, x, r)
 }

@@ -129,8 +129,8 @@ func (c *counting) part(ctx context.Context, from, to, now time.Time, live bool)
 	if !live || hour.Equal(c.swept) {
 		before = nil // what is old is deleted once an hour, when all of it was counted
 	}
-	if len(list) == 0 && c.h.Refusal().Err != nil {
-		list = known.Days // nobody may commit while the host is not ready: this write tells that the store takes them again
+	if len(list) == 0 && live && c.h.Refusal().Err != nil {
+		list = count.Nothing(to) // nobody may commit while the host is not ready: this write tells that the store takes them again
 	}
 	if len(list) == 0 && before == nil {
 		return nil

@@ -14,7 +14,8 @@
 //	…
 //	err = h.Run(ctx) // until ctx is done
 //
-// Workflows are scripts (Load) or written in Go (LoadGo, package handler), side by side.
+// Workflows are scripts (Load) or written in Go (LoadGo, package handler), side by side. One that has another name
+// than before says which it had (was; handler.Workflow.Was): it is continued under the first one (docs/renames.md).
 //
 // An importer pays only for the connectors and the store that it passes: there is
 // no registry and no init.
@@ -96,7 +97,7 @@ type Config struct {
 	// the host compiles its own.
 	Schemas *engine.Schemas
 
-	// Only names the workflows to work on; others in the database stay at
+	// Only names the workflows to work on, as the store does; others in the database stay at
 	// rest. If nil, all of them.
 	Only []keep.WorkflowName
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/law/rename"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
@@ -83,9 +84,10 @@ func sources(sourceMap []byte) map[string]string {
 }
 
 // Deploy makes the script current and returns its version: the current one if
-// nothing changed, else one with the next major number.
+// nothing changed, else one with the next major number. One that says which workflow it was
+// continues that one, under the name that the store has; see [Continued].
 func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
-	d, err := h.deployment(w)
+	d, err := h.deployment(ctx, w)
 	if err != nil {
 		return keep.Version{}, err
 	}
@@ -95,7 +97,7 @@ func (h *Host) Deploy(ctx context.Context, w *Workflow) (keep.Version, error) {
 // Replace is Deploy over the version that is current for sure; see
 // operator.Operator.Replace.
 func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (keep.Version, error) {
-	d, err := h.deployment(w)
+	d, err := h.deployment(ctx, w)
 	if err != nil {
 		return keep.Version{}, err
 	}
@@ -106,20 +108,25 @@ func (h *Host) Replace(ctx context.Context, w *Workflow, over keep.Version) (kee
 // it was granted; see operator.Operator.DeployGranted. A workflow that is only ever deployed
 // by the others may call every tool.
 func (h *Host) DeployGranted(ctx context.Context, w *Workflow, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
-	d, err := h.deployment(w)
+	d, err := h.deployment(ctx, w)
 	if err != nil {
 		return operator.Deployed{}, err
 	}
 	return h.Operator.DeployGranted(ctx, d, over, c)
 }
 
-// deployment returns what is stored of w. What is written in Go is known to the host from now on.
-func (h *Host) deployment(w *Workflow) (keep.Deployment, error) {
+// deployment returns what is stored of w, under the name by which the store knows it. What is written in Go is known
+// to the host from now on.
+func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, error) {
 	if w == nil || w.Bundle == nil {
 		return keep.Deployment{}, errors.New("deploy: the workflow was not loaded: it comes from Load or LoadGo")
 	}
 	if h.isClosed() {
 		return keep.Deployment{}, ErrClosed
+	}
+	w, err := Continued(ctx, h.store, w)
+	if err != nil {
+		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
 	}
 	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
 		defer h.Engine.Reload() // the version may be current already
@@ -128,4 +135,36 @@ func (h *Host) deployment(w *Workflow) (keep.Deployment, error) {
 		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,
 		Code: w.Bundle.Code, Map: w.Bundle.Map, Definition: w.Definition,
 	}, nil
+}
+
+// Continued returns w under the name by which db knows it: the one that it had before (Definition.Was), if db has work
+// of that one. Deploy, Replace and DeployGranted do this, so that nothing is done again under a new name. If db knows
+// both names, the error wraps a [rename.Doubt].
+func Continued(ctx context.Context, db Names, w *Workflow) (*Workflow, error) {
+	if w.Was == "" || w.Was == w.Name {
+		return w, nil
+	}
+	var known [2]bool
+	for i, name := range []keep.WorkflowName{w.Was, w.Name} {
+		_, err := db.Workflow(ctx, name)
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return nil, fmt.Errorf("workflow %s: %w", name, err)
+		}
+		known[i] = err == nil
+	}
+	switch {
+	case known[0] && known[1]:
+		d := rename.Doubt{Kind: rename.Both, Gone: string(w.Was), Fresh: string(w.Name)}
+		return nil, fmt.Errorf("%w; %s", d, d.Fix())
+	case !known[0]:
+		return w, nil
+	}
+	renamed := *w
+	renamed.Name = w.Was
+	return &renamed, nil
+}
+
+// Names tells which workflows a database knows. Every store does.
+type Names interface {
+	Workflow(ctx context.Context, name keep.WorkflowName) (keep.Workflow, error)
 }

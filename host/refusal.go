@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,12 +29,9 @@ type refusals struct {
 	last Refusal
 }
 
-// lawful are the errors by which a store that works refuses a commit.
-var lawful = []error{keep.ErrStale, keep.ErrRunOpen, keep.ErrMutationExists, keep.ErrNotFound, keep.ErrDecided, keep.ErrFenced, context.Canceled}
-
 // note takes what became of a commit. One that was refused for what is in it says nothing of the store.
 func (r *refusals) note(err error) {
-	if slices.ContainsFunc(lawful, func(target error) bool { return errors.Is(err, target) }) {
+	if errors.Is(err, keep.ErrRefused) || errors.Is(err, context.Canceled) {
 		return
 	}
 	r.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/handler"
@@ -13,7 +14,7 @@ import (
 	"github.com/keep-run/keep/store/memory"
 )
 
-// A refusing store takes no commit while it has an error, and no counters either.
+// A refusing store takes no commit while it has an error, and no counters while it has one of the store.
 type refusing struct {
 	*memory.Store
 	err error
@@ -26,19 +27,34 @@ func (s *refusing) Commit(ctx context.Context, c keep.Commit) error {
 	return s.Store.Commit(ctx, c)
 }
 
-// A host knows that its store takes no commits, from the first that was refused until one is taken.
-func TestRefusalIsKnown(t *testing.T) {
+func (s *refusing) PutCounters(ctx context.Context, list []keep.Counter, before map[keep.Step]time.Time) error {
+	if s.err != nil {
+		return s.err
+	}
+	return s.Store.PutCounters(ctx, list, before)
+}
+
+// open returns a host on the store.
+func (s *refusing) open(t *testing.T) *host.Host {
+	t.Helper()
 	rt, err := sandbox.Open(t.Context(), sandbox.Config{CacheDir: cacheDir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rt.Close()
-	db := &refusing{Store: memory.New()}
-	h, err := host.Open(t.Context(), db, host.Config{Runtime: rt})
+	t.Cleanup(func() { rt.Close() })
+	h, err := host.Open(t.Context(), s, host.Config{Runtime: rt})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// refusingHost returns a host with the workflow w.
+func refusingHost(t *testing.T) (*host.Host, *refusing) {
+	t.Helper()
+	db := &refusing{Store: memory.New()}
+	h := db.open(t)
 	w, err := h.LoadGo(&handler.Workflow{Name: "w", Handlers: []handler.Handler{handler.Producer{Name: "p", Run: func(context.Context, *handler.Ingress) error { return nil }}}})
 	if err == nil {
 		_, err = h.Deploy(t.Context(), w)
@@ -46,6 +62,12 @@ func TestRefusalIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h, db
+}
+
+// A host knows that its store takes no commits, from the first that was refused until one is taken.
+func TestRefusalIsKnown(t *testing.T) {
+	h, db := refusingHost(t)
 	do := func() error { return h.Pause(t.Context(), "w", "") }
 	commit := func(want error) {
 		t.Helper()
@@ -72,14 +94,55 @@ func TestRefusalIsKnown(t *testing.T) {
 	if got := h.Refusal().Since; !got.Equal(since) {
 		t.Errorf("it refuses since %s, want since the first at %s", got, since)
 	}
-	db.err = keep.ErrStale // for what is in the commit
-	commit(keep.ErrStale)
-	is(other)
+	lawful := []error{memory.New().Commit(t.Context(), keep.Commit{})} // for what is in the commit
+	for _, change := range []keep.Change{
+		keep.Reserve{Chain: "run_1", Reservation: keep.Reservation{Topic: "t", IDs: []keep.MessageID{"e"}}},
+		keep.Finish{Chain: "run_1", Status: keep.EventPending},
+		keep.RequestRun{Handler: "none"},
+	} {
+		lawful = append(lawful, memory.New().Commit(t.Context(), keep.Commit{Workflow: "w", At: time.Now(), Changes: []keep.Change{change}}))
+	}
+	for _, db.err = range lawful {
+		commit(db.err)
+		is(other)
+	}
 	db.err = nil
 	commit(nil)
 	is(nil)
-	db.err = keep.ErrStale
 	do = func() error { return h.Resume(t.Context(), "w") }
-	commit(keep.ErrStale)
-	is(nil)
+	for _, db.err = range lawful {
+		commit(db.err)
+		is(nil)
+	}
+}
+
+// While it is not ready, a host gets nothing to do. So it looks by itself whether its store takes commits
+// again, also where nothing happened that it counts.
+func TestRefusalEndsWhereNothingHappens(t *testing.T) {
+	h, db := refusingHost(t)
+	db.err = keep.ErrDiskFull
+	if err := h.Pause(t.Context(), "w", ""); !errors.Is(err, keep.ErrDiskFull) {
+		t.Fatal(err)
+	}
+	if err := h.Count(t.Context()); !errors.Is(err, keep.ErrDiskFull) || h.Refusal().Err == nil {
+		t.Errorf("while the disk is full: Count = %v, and the refusal is %+v", err, h.Refusal())
+	}
+	db.err = nil
+	if err := h.Count(t.Context()); err != nil || h.Refusal().Err != nil {
+		t.Errorf("when it is not: Count = %v, and the refusal is %+v", err, h.Refusal())
+	}
+	// What it wrote does not hide from the next host what comes.
+	now := time.Now().UTC()
+	r := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "p", Kind: keep.Producer, Phase: keep.Committed,
+		Status: keep.StatusCommitted, Closed: true, CreatedAt: now, UpdatedAt: now}
+	if err := db.Commit(t.Context(), keep.Commit{Workflow: "w", At: now, Changes: []keep.Change{keep.PutRun{Run: r}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.open(t).Count(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	days, err := db.Counters(t.Context(), keep.Day, "w", now.Add(-24*time.Hour), now.Add(24*time.Hour))
+	if err != nil || len(days) != 1 || days[0].Committed != 1 {
+		t.Errorf("the next host counted %+v, %v, want one run that committed", days, err)
+	}
 }

@@ -108,8 +108,9 @@ func isRequest(c keep.Commit) bool {
 
 // A world is a database, a service outside, and the hosts that come and go.
 type world struct {
-	gated bool   // the connection has limits
-	build string // of the program, for handlers in Go
+	gated   bool   // the connection has limits
+	approve bool   // a person must agree to each svc.create
+	build   string // of the program, for handlers in Go
 
 	t       testing.TB
 	path    string // of the SQLite file; empty: mem
@@ -183,6 +184,9 @@ func (w *world) connection() connector.Connection {
 	c := w.service.connection()
 	if w.gated {
 		c.Limits = limit.Rule{Rates: []limit.Rate{{N: 100, Per: time.Second}}, Concurrency: 2}
+	}
+	if w.approve {
+		c.Approve = map[string]string{"create": "always"}
 	}
 	return c
 }

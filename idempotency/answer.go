@@ -49,9 +49,8 @@ type response struct {
 	mode   mode
 
 	// Of a stream:
-	passed  int64     // bytes that were sent, or would have been
-	left    time.Time // when the client was seen to be gone
-	stopped bool      // the handler was told so, and may have stopped in the middle
+	passed int64     // bytes that were sent, or would have been
+	left   time.Time // when the client was seen to be gone
 }
 
 func newAnswer(c *exchange) *response {

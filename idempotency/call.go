@@ -29,6 +29,9 @@ type exchange struct {
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
 	deadline bool          // the server or the handler bounds the time in which an answer is read
 
+	ctx    context.Context // of the handler: execute makes it
+	cancel context.CancelCauseFunc
+
 	// mu protects the fields below: the lease is renewed beside the handler.
 	mu       sync.Mutex
 	rec      key.Record // as this owner wrote it last

@@ -16,9 +16,9 @@ import (
 // execute runs the handler as the owner of the key, records what came of it, and
 // then shows it. What is true if the process dies here is in the design page.
 func (c *exchange) execute() {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(c.r.Context()))
-	defer cancel(nil)
-	stop := c.keepLease(cancel)
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(c.r.Context()))
+	defer c.cancel(nil)
+	stop := c.keepLease(c.cancel)
 	defer stop()
 	defer c.g.waiting.wake(c.claim.ID)
 	a := newAnswer(c)
@@ -32,7 +32,7 @@ func (c *exchange) execute() {
 			panic(p)
 		}
 	}()
-	c.next.ServeHTTP(a, c.request(context.WithValue(ctx, callKey{}, c)))
+	c.next.ServeHTTP(a, c.request(context.WithValue(c.ctx, callKey{}, c)))
 	returned = true
 	c.finish(a)
 }

@@ -56,7 +56,7 @@ func New(store Store, cfg Config) (*Guard, error) {
 //
 // A handler that is executed has the whole request body in memory, and a context
 // that does not end when the client leaves. It ends with ErrFenced as its cause
-// when another owner took the key. The client sees nothing of its answer before
+// when another owner took the key, and a minute after the client of a stream left. The client sees nothing of its answer before
 // that is recorded, except informational (1xx) answers.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })

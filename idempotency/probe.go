@@ -99,6 +99,7 @@ const (
 func (c *exchange) probe(rec key.Record) probed {
 	ctx, cancel := context.WithTimeout(c.r.Context(), DefaultProbeTimeout)
 	defer cancel()
+	asked := time.Now()
 	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Host: rec.Host, Caller: rec.Caller,
 		Method: rec.Method, Path: rec.Path, Since: rec.DoubtAt, Header: c.r.Header})
 	if err != nil {
@@ -109,7 +110,7 @@ func (c *exchange) probe(rec key.Record) probed {
 	e := key.Fact{Evidence: key.Absent, By: "probe"}
 	if f.Happened {
 		e.Evidence, e.Answer = key.Happened, f.answer()
-	} else if time.Now().Before(rec.SettlesAt(c.rt.SettleAfter)) {
+	} else if asked.Before(rec.SettlesAt(c.rt.SettleAfter)) {
 		return tooEarly
 	}
 	_ = c.learn(rec, e) // a stale write is no error: the next read finds what is there

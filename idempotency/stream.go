@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"mime"
@@ -12,10 +13,11 @@ import (
 
 // afterLeft is how long a handler is not told that the client of its stream left. The
 // context of a handler does not end with its client, so that the work is done and recorded;
-// a write that fails would end it all the same. One that streams forever is told then.
+// a write that fails would end it all the same. One that streams, or waits, forever is told then.
 const afterLeft = time.Minute
 
-// errLeft is what Write returns to a handler whose client left long ago.
+// errLeft is why the context of a handler ends whose client left long ago, and what Write
+// returns to it. It may have stopped in the middle.
 var errLeft = errors.New("idempotency: the client has left")
 
 // stream passes on what there is of the answer, and all that follows. What came of the
@@ -31,6 +33,7 @@ func (a *response) stream() {
 		}
 	}
 	a.mode = streaming
+	a.c.endAfterClient()
 	if rec := a.c.current(); rec.State == key.DoneWithoutBody {
 		a.sent.Set(ExpiresHeader, expires(rec))
 	}
@@ -40,6 +43,17 @@ func (a *response) stream() {
 	a.passed = int64(len(a.buf))
 	a.c.send(a.buf) // the next write reports its error
 	a.drop()
+}
+
+// endAfterClient ends the handler of a stream afterLeft after its client: one that writes nothing
+// would hold the key and its memory for as long as it waits.
+func (c *exchange) endAfterClient() {
+	stop := context.AfterFunc(c.r.Context(), func() {
+		if rest(c.ctx, afterLeft) {
+			c.cancel(errLeft)
+		}
+	})
+	context.AfterFunc(c.ctx, func() { stop() })
 }
 
 // show notes that the answer begins, and reports whether it does so unrecorded.
@@ -72,7 +86,7 @@ func (a *response) pass(p []byte) (int, error) {
 		a.left = time.Now()
 	}
 	if time.Since(a.left) > afterLeft {
-		a.stopped = true
+		a.c.cancel(errLeft)
 		return 0, errLeft
 	}
 	a.passed += int64(len(p))
@@ -105,7 +119,7 @@ func (c *exchange) endStream(a *response) {
 	c.mu.Unlock()
 	switch {
 	case e != key.Answered:
-	case a.stopped, a.isShort(), endless:
+	case context.Cause(c.ctx) == errLeft, a.isShort(), endless:
 		e = c.unsure()
 	default:
 		e = key.Streamed

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
@@ -353,6 +354,41 @@ func serverLeftStream(t *testing.T) {
 	over.Wait()
 	if got := w.record("k").State; got != key.DoneWithoutBody {
 		t.Errorf("the key is %q", got)
+	}
+}
+
+// A handler that is silent after its client left is ended, as one that writes is: else it would hold the
+// key for as long as it waits.
+func TestLeftSilentStream(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		works, took time.Duration
+		want        key.State
+	}{
+		"it waits":       {time.Hour, time.Second + time.Minute, key.Unknown},
+		"it is done":     {30 * time.Second, 30 * time.Second, key.DoneWithoutBody},
+		"it is too late": {2 * time.Minute, time.Second + time.Minute, key.Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+					rw.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprint(rw, "data: 0\n\n")
+					select {
+					case <-r.Context().Done():
+					case <-time.After(tt.works):
+					}
+				})
+				ctx, leave := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, leave)
+				start := time.Now()
+				w.do(with("k").WithContext(ctx))
+				if took, got := time.Since(start), w.record("k").State; took != tt.took || got != tt.want {
+					t.Errorf("after %s the key is %q, want %s and %q", took, got, tt.took, tt.want)
+				}
+			})
+		})
 	}
 }
 

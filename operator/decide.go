@@ -260,7 +260,7 @@ func (o *Operator) itemSkipped(ctx context.Context, w keep.WorkflowName, id stri
 // abort ends a run before its mutation: what it reserved, or else its trigger,
 // is skipped. What it gave back is skipped as far as no other run took it.
 func (o *Operator) abort(ctx context.Context, q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
-	if lifecycle.Settled(m.State) || lifecycle.Unknown(m.State) {
+	if settled := lifecycle.Settled(m.State) && run.Kind == keep.Consumer; settled || lifecycle.Unknown(m.State) {
 		return nil, &ActionError{q.ID, d.Action, "the mutation is " + string(m.State) + "; only the way forward is left"}
 	}
 	changes := []keep.Change{keep.PutRun{Run: lifecycle.Abort(run, d.At)}}

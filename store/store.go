@@ -32,10 +32,10 @@ type Committer interface {
 	// survive a crash of the process and of the machine. It may group commits
 	// of several workflows into one write to disk.
 	//
-	// An error of package keep (ErrStale, ErrRunOpen, ErrMutationExists,
-	// ErrDecided, *ReservationError, *NotFoundError) means that nothing was
-	// written. After any other error, and after the end of ctx, the commit may
-	// or may not be durable: read before you act.
+	// An error that is keep.ErrRefused (ErrStale, ErrRunOpen, ErrMutationExists,
+	// ErrDecided, *ReservationError, *NotFoundError, or without a name) means that
+	// nothing was written. After any other error, and after the end of ctx, the
+	// commit may or may not be durable: read before you act.
 	Commit(ctx context.Context, c keep.Commit) error
 }
 

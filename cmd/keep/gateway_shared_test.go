@@ -232,15 +232,29 @@ func TestGatewaysShareAFile(t *testing.T) {
 	}
 }
 
-// TestServeAfterADeadGateway has a gateway killed while a call is out: keep serve asks about it without an agent.
+// TestServeAfterADeadGateway has a gateway killed while a call is out: keep serve asks about it without an agent, also where keep.toml
+// has no server any more.
 func TestServeAfterADeadGateway(t *testing.T) {
 	t.Parallel()
-	dir, n := t.TempDir(), openNotebook(t)
-	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.notes]\nurl = %q\n", n.url))
-	ann := startAgent(t, dir, "ann")
-	ann.begin("create", "silent")
-	<-n.came
-	ann.kill()
+	const server = "[gateway.servers.notes]\nurl = %q\n"
+	for name, later := range map[string]string{"the server is there": server, "it was taken out": "# of %q\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, n := t.TempDir(), openNotebook(t)
+			put(t, dir, "keep.toml", fmt.Sprintf(server, n.url))
+			ann := startAgent(t, dir, "ann")
+			ann.begin("create", "silent")
+			<-n.came
+			ann.kill()
+			put(t, dir, "keep.toml", fmt.Sprintf(later, n.url))
+			n.isAskedAbout(t, dir)
+		})
+	}
+}
+
+// isAskedAbout has a keep serve come, which asks about the one call that is out, and ends it.
+func (n *notebook) isAskedAbout(t *testing.T, dir string) {
+	t.Helper()
 	serve := exec.CommandContext(t.Context(), buildKeep(t), "serve", "--listen", "127.0.0.1:0")
 	serve.Dir, serve.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
 	said := newListener()

@@ -64,6 +64,9 @@ func (a *app) loginLink(ctx context.Context) (link string, err error) {
 		}
 		return strings.TrimSpace(string(text)), nil
 	}
+	if cfg.Server.Listen == "off" && cfg.Server.URL == "" {
+		return "", exit.Failedf("server.listen of keep.toml is off: nobody serves the pages")
+	}
 	err = a.withStore(ctx, database.ToDecide, func(cfg *config.Config, db database.DB) error {
 		link, err = access.LoginURL(ctx, db, baseOf(cfg.Server), daemon.User(), a.Now())
 		return err
@@ -77,7 +80,7 @@ func baseOf(cfg config.Server) string {
 	if cfg.TLSCert != "" {
 		scheme = "https://"
 	}
-	listen := cmp.Or(strings.TrimPrefix(cfg.Listen, "off"), daemon.DefaultListen)
+	listen := cmp.Or(cfg.Listen, daemon.DefaultListen)
 	// A host that listens on all addresses is found on this machine, where the link is opened.
 	if host, port, err := net.SplitHostPort(listen); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		listen = net.JoinHostPort("localhost", port)

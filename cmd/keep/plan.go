@@ -188,6 +188,13 @@ func (p *planner) make(ctx context.Context, project *config.Config, cfg plan.Con
 			return nil, err
 		}
 	}
+	if db != nil {
+		for i, w := range cfg.Scripts {
+			if cfg.Scripts[i], err = host.Continued(ctx, db, w); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if cfg.Granted, err = daemon.PlanGrants(ctx, project, db, cfg.Scripts); err != nil {
 		return nil, err
 	}

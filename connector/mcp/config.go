@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Place struct {
 	Cwd     string            `toml:"cwd"`     // its directory; empty: that of keep.toml
 	URL     string            `toml:"url"`     // of a server that speaks HTTP, in place of a command
 	Headers map[string]string `toml:"headers"` // that each request to it carries
+
+	Dir string `toml:"-"` // Cwd, absolute; empty: Cwd is
 }
 
 // An OAuth is the owner's own client at the authorization server of a server, and what is asked for.
@@ -49,7 +52,7 @@ func (p Place) Validate() (key string, err error) {
 
 // Server returns the configuration of a server at p.
 func (p Place) Server(name string) ServerConfig {
-	return ServerConfig{Name: name, Command: p.Command, Args: p.Args, Env: p.Env, Dir: p.Cwd, URL: p.URL, Headers: p.Headers}
+	return ServerConfig{Name: name, Command: p.Command, Args: p.Args, Env: p.Env, Dir: cmp.Or(p.Dir, p.Cwd), Cwd: p.Cwd, URL: p.URL, Headers: p.Headers}
 }
 
 // Knowledge is what an owner knows of a tool that changes something: how its outcome can be

@@ -55,6 +55,7 @@ type ServerConfig struct {
 	Args    []string
 	Env     map[string]string // beside the few variables that every program needs; nothing else of Keep's is inherited
 	Dir     string
+	Cwd     string // Dir as the pin has it; empty: it does not
 
 	URL     string
 	Headers map[string]string

@@ -173,8 +173,12 @@ func (t *tool) Spec() connector.Spec { return t.spec }
 // Pin implements connector.Pinner: where and how the tool sends, without secrets.
 func (t *tool) Pin() json.RawMessage {
 	cfg := t.server.cfg
-	pin, _ := json.Marshal(map[string]any{"command": cfg.Command, "args": cfg.Args, "url": cfg.URL, "account": cfg.Account, "tool": t.p.Tool,
-		"token": []string{t.p.TokenParam, t.p.TokenAppend}, "when": t.p.When, "sets": t.p.Sets, "lookup": t.p.Lookup})
+	says := map[string]any{"command": cfg.Command, "args": cfg.Args, "url": cfg.URL, "account": cfg.Account, "tool": t.p.Tool,
+		"token": []string{t.p.TokenParam, t.p.TokenAppend}, "when": t.p.When, "sets": t.p.Sets, "lookup": t.p.Lookup}
+	if cfg.Cwd != "" { // which pins of before did not have
+		says["cwd"] = cfg.Cwd
+	}
+	pin, _ := json.Marshal(says)
 	return t.server.hide.JSON(pin)
 }
 

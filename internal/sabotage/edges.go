@@ -59,6 +59,18 @@ var edgesBreaks = []Break{
 		`!maps.Equal(now, f.found)`, `maps.Equal(now, now) && false`, "./cmd/keep/internal/daemon -run TestFilesAreTakenWhenStill"},
 	{"full-disk-is-not-said", "explained", "host/changes.go",
 		`s.refusals.note(err)`, `_ = s.refusals`, "./host -run TestRefusalIsKnown"},
+	{"link-to-pages-that-nobody-serves", "explained", "cmd/keep/internal/daemon/socket.go",
+		`if s.hidden {`, `if false {`, "./cmd/keep/internal/daemon -run TestNoLinkWithoutPages"},
+	{"refused-commit-is-a-full-disk", "explained", "host/refusal.go",
+		`errors.Is(err, keep.ErrRefused) || `, ``, "./host -run TestRefusalIsKnown"},
+	{"quiet-host-is-never-ready-again", "nothing-lost", "host/count.go",
+		`list = count.Nothing(to)`, `list = known.Days`, "./host -run TestRefusalEndsWhereNothingHappens"},
+	{"day-of-nothing-hides-its-hours", "explained", "law/count/count.go",
+		`range keep.Steps() {
+		list =`, `range keep.Steps()[2:] {
+		list =`, "./host -run TestRefusalEndsWhereNothingHappens"},
+	{"plain-refusal-has-no-name", "explained", "store/sqlite/sqlite.go",
+		`err = keep.Refused(err)`, `err = errors.Join(err)`, "./store/sqlite -run TestStore/an_event_without_a_name"},
 	{"config-that-is-gone-is-empty", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`gone != nil {`, `gone != nil && false {`, "./cmd/keep/internal/daemon -run TestFilesThatAreGoneStayInForce"},
 	{"secret-brings-another-config", "permitted", "cmd/keep/internal/daemon/follow.go",
@@ -84,11 +96,13 @@ var edgesBreaks = []Break{
 	{"server-that-went-back", "once", "store/postgres/lost.go",
 		`if found[w].behind(p) {`, `if false && found[w].behind(p) {`, "./store/postgres -run TestDatabaseWentBack"},
 	{"replica-decides-that-the-server-went-back", "settled-stays", "store/postgres/lost.go",
-		`known, ` + "`SELECT workflow, n, commits FROM lease ORDER BY workflow FOR UPDATE`" + `); err != nil || lacks == "" {`, `known, ` + "`SELECT workflow, n, commits FROM lease ORDER BY workflow FOR UPDATE`" + `); err != nil {`, "./store/postgres -run TestDatabaseDidNotGoBack"},
+		"` ORDER BY workflow FOR UPDATE`" + `); err != nil || lacks == "" {`, "` ORDER BY workflow FOR UPDATE`" + `); err != nil {`, "./store/postgres -run TestDatabaseDidNotGoBack"},
 	{"commits-of-others-hide-a-loss", "once", "store/postgres/lost.go",
-		`p.n < known.n || p.commits < known.commits`, `p.n < known.n`, "./store/postgres -run TestDatabaseWentBack"},
+		`p.commits < known.commits || `, ``, "./store/postgres -run TestDatabaseWentBack"},
+	{"lost-decision-is-not-seen", "settled-stays", "store/postgres/lost.go",
+		` || p.decided < known.decided`, ``, "./store/postgres -run TestDatabaseWentBack"},
 	{"old-connections-are-not-compared", "once", "store/postgres/lost.go",
-		`(progress{l.last, l.commits}).behind(p)`, `l == nil && p.n > 0`, "./store/postgres -run TestDatabaseWentBack"},
+		`s.leases[w].behind(p)`, `s.leases[w] == nil && p.n > 0`, "./store/postgres -run TestDatabaseWentBack"},
 	{"host-continues-on-a-server-that-went-back", "once", "engine/lease/manager.go",
 		`return errors.Is(err, keep.ErrNewerDatabase) || errors.Is(err, keep.ErrReplaced)`, `return errors.Is(err, keep.ErrNewerDatabase)`, "./engine -run TestOutdatedHostEnds"},
 	{"copied-over-accounts", "nothing-lost", "store/postgres/receive.go",
@@ -314,7 +328,16 @@ var edgesBreaks = []Break{
 	{"proxy-does-not-count", "once", "cmd/keep/proxy.go",
 		`Counts: true, New: anew`, `New: anew`, "./cmd/keep -run TestProxyOnAnOlderCopy"},
 	{"serve-leaves-what-a-gateway-left", "explained", "cmd/keep/internal/daemon/link.go",
-		`err == nil && left {`, `false && left {`, "./cmd/keep -run TestServeAfterADeadGateway"},
+		`left || err != nil {`, `(left || err != nil) && false {`, "./cmd/keep -run TestServeAfterADeadGateway"},
+	{"serve-leaves-what-a-server-left-that-is-gone", "explained", "cmd/keep/internal/daemon/link.go",
+		`if database.IsPostgres(cfg.DB) {
+		return nil`, `if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
+		return nil`, "./cmd/keep -run TestServeAfterADeadGateway"},
+	{"nobody-asks-after-keep-toml-changed", "explained", "cmd/keep/internal/daemon/regate.go",
+		`		g.mu.Unlock()
+		g.keepOpen()
+`, `		g.mu.Unlock()
+`, "./cmd/keep/internal/daemon -run TestRenewOpensTheNext"},
 	{"older-copy-is-moved", "once", "store/sqlite/place.go",
 		`if m.State == transfer.Sealed && h.older != nil {`, `if m.State == transfer.Sealed && h.older != nil && false {`, "./store/sqlite -run TestOlderCopy$"},
 	{"calls-fail-while-a-refresh-waits", "nothing-lost", "law/account/account.go",

@@ -32,6 +32,11 @@ var engineBreaks = []Break{
 	{"panics-in-the-goroutine-of-the-host", "explained", "handler/phase.go",
 		"\tc = p.encoded(c)\n", "\tdefer p.ask(func() error { p.encoded(c); return nil })\n", "./handler -run TestPanicOfTheAuthorsJSON"},
 
+	{"gone-handler-is-an-error", "explained", "engine/actor.go",
+		`if errors.Is(err, ErrNotHere) {`, `if false {`, "./host -run TestSkipRunOfAHandlerThatIsGone"},
+	{"gone-handler-is-not-looked-for-again", "nothing-lost", "law/lifecycle/lifecycle.go",
+		`!AwaitsApproval(r) && !IsHandlerGone(r) {`, `!AwaitsApproval(r) {`, "./host -run TestHandlerOfAnOpenRunIsGone"},
+
 	// engine: calls that do not return.
 	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
 		`fact.Evidence, fact.Out = ledger.Unsure, true`, `_ = fact`, "./engine -run TestDeafConnector"},
@@ -45,6 +50,10 @@ var engineBreaks = []Break{
 	// engine: what a call uses up.
 	{"new-attempt-has-another-draft", "once", "engine/pin.go",
 		`before.PayloadHash == c.PayloadHash && was.Claim != ""`, `was.Claim == "" && before.PayloadHash == ""`, "./engine -run TestClaimIsUsedOnce"},
+	{"draft-of-an-older-record-is-left", "once", "engine/pin.go",
+		`was.Claim != "" && len(changed) == 0 {`, `was.Claim != "" && len(was.As) > 0 && len(changed) == 0 {`, "./engine -run TestClaimOfTheSameUser"},
+	{"draft-of-another-user-is-kept", "bound-to-its-world", "engine/pin.go",
+		`was.Claim != "" && len(changed) == 0 {`, `was.Claim != "" {`, "./engine -run TestClaimOfTheSameUser"},
 	{"draft-is-not-on-disk", "once", "engine/pin.go",
 		`p.Claim = id`, `_ = id`, "./engine -run TestClaimIsUsedOnce"},
 

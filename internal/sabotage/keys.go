@@ -5,6 +5,8 @@ var keysBreaks = []Break{
 	// HTTP idempotency.
 	{"guard-crash-frees-the-key", "once", "law/key/law.go",
 		`LeaseEnded: Unknown,`, `LeaseEnded: Released,`, "./law/key"},
+	{"guard-probe-is-dated-by-its-answer", "doubt-is-not-failure", "idempotency/probe.go",
+		`} else if asked.Before(rec`, `} else if asked = time.Now(); asked.Before(rec`, "./idempotency -run TestGuard/probe"},
 	{"guard-late-owner-is-believed", "settled-stays", "law/key/law.go",
 		`case ofOwner(f.Evidence) && (from == absent || f.Fence != r.Fence):`, `case ofOwner(f.Evidence) && from == absent:`, "./law/key"},
 	{"guard-other-body-replays", "once", "law/key/classify.go",
@@ -41,6 +43,11 @@ var keysBreaks = []Break{
 		`case status == 401, status == 403,`, `case status == 401, status == 503,`, "./idempotency/proxy -run TestClientsAndBackends"},
 	{"guard-stream-is-done-before-it-ends", "doubt-is-not-failure", "idempotency/stream.go",
 		`c.shown = c.tx == nil && status`, `c.shown = false && status`, "./idempotency -run TestServer/cut_stream"},
+	{"guard-silent-stream-never-ends", "bounded", "idempotency/stream.go",
+		`	a.c.endAfterClient()
+`, ``, "./idempotency -run TestLeftSilentStream"},
+	{"guard-ended-stream-is-done", "doubt-is-not-failure", "idempotency/stream.go",
+		`context.Cause(c.ctx) == errLeft, `, ``, "./idempotency -run TestLeftSilentStream"},
 	{"guard-shown-answer-is-undone", "once", "idempotency/execute.go",
 		`case shown && (said`, `case false && (said`, "./idempotency -run TestServer/cut_stream"},
 	{"guard-short-answer-is-whole", "settled-stays", "idempotency/execute.go",
@@ -154,6 +161,8 @@ var keysBreaks = []Break{
 		`if m.Method == "server/discover" {`, `if false {`, "./gateway -run TestRepeatedBehindAProxy"},
 	{"gateway-takes-its-own-call-over", "doubt-is-not-failure", "engine/direct.go",
 		`|| c.isExecuting(r.ID) {`, `|| c.isExecuting("") {`, "./engine -run TestDirectCallWhileTheClockLeaps"},
+	{"call-of-another-gateway-is-made-again", "once", "gateway/call.go",
+		`keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, `, ``, "./gateway -run TestCallMadeMeanwhile"},
 	{"delivery-of-another-run-counts", "once", "gateway/gateway.go",
 		`if d.Run == last.Run && d.Run != "" {`, `if d.Run != "" {`, "./gateway -run TestDelivered"},
 	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
@@ -191,6 +200,13 @@ var keysBreaks = []Break{
 		`if err == nil && c.Resource != ""`, `if err != nil && c.Resource != ""`, "./cmd/keep -run TestConnectServer$"},
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
-	{"changed-tool-is-called", "no-ambient-power", "gateway/call.go",
-		`if why := g.stopped(ctx, r.tool, r.params); why != "" {`, `if why := ""; why != "" {`, "./gateway -run TestChangedTool"},
+	{"changed-tool-is-called", "no-ambient-power", "gateway/list.go",
+		`why := stopped(tools[i], g.rule(name), args)`, `why := ""`, "./gateway -run TestChangedTool"},
+	{"call-that-was-sent-is-refused", "doubt-is-not-failure", "gateway/session.go",
+		`	return s.g.call(ctx, x, r)`, `	if a, refused := s.g.refused(ctx, r.agent, r.tool, r.params); refused {
+		return a
+	}
+	return s.g.call(ctx, x, r)`, "./gateway -run TestFrontTakeOverByOneThatRefuses"},
+	{"agent-calls-what-it-may-not", "permitted", "gateway/list.go",
+		`case !g.may(agent, name):`, `case false:`, "./gateway -run TestFrontTakeOverByOneThatRefuses"},
 }

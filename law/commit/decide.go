@@ -141,11 +141,13 @@ func (d *decision) apply(change keep.Change) error {
 	case keep.UnskipInput:
 		return d.unskipInput(c.Input)
 	case keep.SetKV:
-		d.p.KV = append(d.p.KV, KV{SetKV: c})
+		d.setKV(KV{SetKV: c})
 		return nil
 	case keep.ResetKV:
-		d.p.KV = append(d.p.KV, KV{SetKV: keep.SetKV{Producer: c.Producer}, Reset: true})
+		d.setKV(KV{SetKV: keep.SetKV{Producer: c.Producer}, Reset: true})
 		return nil
+	case keep.IfKV:
+		return d.ifKV(c)
 	case keep.PutHandler:
 		return d.putHandler(c)
 	case keep.RequestRun:

@@ -26,6 +26,7 @@ type ReadSet struct {
 	Escalations []keep.EscalationID
 	Notices     []keep.EscalationID // all notices of these
 	Handlers    []keep.HandlerName
+	KVs         []keep.IfKV
 	Sweeps      []keep.Sweep
 }
 
@@ -83,6 +84,8 @@ func (r *ReadSet) add(change keep.Change) {
 		r.Inputs = append(r.Inputs, c.Input)
 	case keep.PutHandler:
 		r.Handlers = append(r.Handlers, c.State.Handler)
+	case keep.IfKV:
+		r.KVs = append(r.KVs, c)
 	case keep.RequestRun:
 		r.Handlers, r.Open = append(r.Handlers, c.Handler), true
 	case keep.LookAgain:

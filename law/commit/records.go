@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -285,6 +286,28 @@ func (d *decision) putGrant(g keep.Grant) error {
 	return nil
 }
 
+// setKV writes to a checkpoint, which a later commit of the snapshot may have been decided by.
+func (d *decision) setKV(c KV) {
+	d.p.KV = append(d.p.KV, c)
+	if !c.Reset {
+		d.KVs.Put(KVKey{d.w, c.Producer, c.Key}, c.Value)
+		return
+	}
+	for i, e := range d.KVs.list {
+		if e.key.Workflow == d.w && e.key.Producer == c.Producer {
+			d.KVs.list[i].value = nil
+		}
+	}
+}
+
+// ifKV refuses what was decided by another value.
+func (d *decision) ifKV(c keep.IfKV) error {
+	if is := d.KVs.Get(KVKey{d.w, c.Producer, c.Key}); (is == nil) != (c.Value == nil) || !bytes.Equal(is, c.Value) {
+		return fmt.Errorf("%s of %s is another one: %w", c.Key, c.Producer, keep.ErrStale)
+	}
+	return nil
+}
+
 // underGrant refuses a call that another grant may forbid than the one that allowed it.
 func (d *decision) underGrant(c keep.UnderGrant) error {
 	w := d.Workflows.Get(d.w)
@@ -414,6 +437,6 @@ func (d *decision) sweep(c keep.Sweep) error {
 	chain.swept = true // it is gone for what comes after it
 	d.swept.Put(d.w, true)
 	d.p.Forget = append(d.p.Forget, c.Chain)
-	d.p.KV = append(d.p.KV, KV{SetKV: keep.SetKV{Producer: keep.PaidAnswers(c.Chain)}, Reset: true})
+	d.setKV(KV{SetKV: keep.SetKV{Producer: keep.PaidAnswers(c.Chain)}, Reset: true})
 	return nil
 }

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -29,6 +30,11 @@ type (
 	HandlerKey struct {
 		Workflow keep.WorkflowName
 		Handler  keep.HandlerName
+	}
+	KVKey struct {
+		Workflow keep.WorkflowName
+		Producer keep.HandlerName
+		Key      string
 	}
 	LaneKey struct {
 		Workflow keep.WorkflowName
@@ -178,6 +184,7 @@ type Snapshot struct {
 	Workflows   Table[keep.WorkflowName, *Workflow]
 	Proposals   Table[VersionKey, *Proposal]
 	Handlers    Table[HandlerKey, *Handler]
+	KVs         Table[KVKey, json.RawMessage] // nil: there is none
 	Chains      Table[keep.RunID, *Chain]
 
 	// What commits did that were decided on this snapshot: Chain.Over, which was read

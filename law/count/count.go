@@ -95,6 +95,15 @@ func Counted(from, to time.Time, ended, standing []keep.Counter, known Known) []
 	return append(out, changed(days, known.Days)...)
 }
 
+// Nothing returns the counters of no workflow for the end of a part: what can be written where there is
+// nothing to count. All steps are there, since the newest minute is where the next count begins.
+func Nothing(to time.Time) (list []keep.Counter) {
+	for _, step := range keep.Steps() {
+		list = append(list, keep.Counter{Step: step, At: to.Add(-time.Nanosecond).Truncate(step.Length())})
+	}
+	return list
+}
+
 // A key names a counter among those of a step.
 type key struct {
 	at       int64

@@ -14,8 +14,8 @@
 // # Guarantees
 //
 //   - doubt-is-not-failure: an unknown outcome becomes failed only when a lookup
-//     found nothing after the call's deadline plus the tool's settle time, or
-//     when a person vouches for it. An earlier absence is no evidence: the
+//     that began after the call's deadline plus the tool's settle time found
+//     nothing, or when a person vouches for it. An earlier absence is no evidence: the
 //     record stays, and the next lookup is planned for the time when it counts.
 //     A call whose end was learned only after its deadline, because the host was
 //     stopped, crashed or overslept, may have been sent until then.
@@ -143,6 +143,10 @@ type Fact struct {
 	// have settled, a person is asked.
 	Unwitnessed bool
 
+	// AskedAt says of Absent when a lookup began: an effect may have appeared since, however late the
+	// answer came. Zero: it is not known, and too early.
+	AskedAt time.Time
+
 	// Out says of a lookup that the call itself is not over: it may still be
 	// sent, so finding nothing means nothing. Only Happened is believed then.
 	Out bool
@@ -158,7 +162,7 @@ func Apply(m keep.Mutation, f Fact, now time.Time) (keep.Mutation, keep.Move, er
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "the tool cannot be asked"}
 	case f.Evidence == Absent && f.Unwitnessed:
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "nothing shows that the lookup would have found the effect"}
-	case tooEarly(m, f.Evidence, now):
+	case tooEarly(m, f, now):
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence,
 			"the effect may still appear until " + m.SettlesAt().Format(time.RFC3339)}
 	}
@@ -225,6 +229,9 @@ func AsksForUser(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeSameUser
 }
 
+// OfAnotherUser reports whether a call is in doubt because its connection has credentials of another user now.
+func OfAnotherUser(f *keep.Failure) bool { return f != nil && f.Code == keep.CodeAnotherUser }
+
 // Waits reports whether a lookup that failed so waits for a person who is asked about something
 // else than the call. It uses up no attempt.
 func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) }
@@ -252,10 +259,10 @@ func SentAgain(m keep.Mutation, now time.Time) keep.Mutation {
 	return m
 }
 
-// tooEarly reports whether ev is an absence that proves nothing yet: the record
-// is in doubt, and the effect may still appear.
-func tooEarly(m keep.Mutation, ev Evidence, now time.Time) bool {
-	return ev == Absent && m.State == keep.NeedsReconcile && now.Before(m.SettlesAt())
+// tooEarly reports whether f is an absence that proves nothing: the record is in doubt, and the
+// effect may still have appeared after the service was asked.
+func tooEarly(m keep.Mutation, f Fact, now time.Time) bool {
+	return f.Evidence == Absent && m.State == keep.NeedsReconcile && (now.Before(m.SettlesAt()) || f.AskedAt.Before(m.SettlesAt()))
 }
 
 // A Limit bounds the lookups after a doubt.
@@ -282,7 +289,7 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 		said = keep.Failf(keep.ClassUnknown, "no-answer", "%s", f.Detail)
 		f.Failure = said
 	}
-	early, next := tooEarly(m, f.Evidence, now), m.SettlesAt()
+	early, next := tooEarly(m, f, now), m.SettlesAt()
 	switch {
 	case f.Out && f.Evidence != Happened:
 		early, next, f.Evidence, f.Failure = true, limit.Next, Unsure, nil
@@ -372,6 +379,18 @@ func Sent(moves []keep.Move) bool {
 		}
 	}
 	return sent
+}
+
+// Vouched reports whether the last doubt about a call was ended by a person who said that it did not happen,
+// so that no service has shown its absence.
+func Vouched(moves []keep.Move) bool {
+	vouched := false
+	for _, m := range moves {
+		if Unsettled(m.From) && m.To == keep.Failed {
+			vouched = Evidence(m.Evidence) == DidNotHappen
+		}
+	}
+	return vouched
 }
 
 func joinDetail(a, b string) string {

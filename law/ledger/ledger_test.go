@@ -63,7 +63,7 @@ func outcome(t *testing.T, from keep.MutationState, ev ledger.Evidence) string {
 	if ev == ledger.NewAttempt {
 		got, move, err = ledger.Reopen(m, call(), settled)
 	} else {
-		got, move, err = ledger.Apply(m, ledger.Fact{Evidence: ev, By: "test"}, settled)
+		got, move, err = ledger.Apply(m, ledger.Fact{Evidence: ev, By: "test", AskedAt: settled}, settled)
 	}
 	if _, ok := errors.AsType[*ledger.MoveError](err); ok {
 		if diff := cmp.Diff(m, got); diff != "" {
@@ -110,23 +110,29 @@ func TestMoves(t *testing.T) {
 func TestEarlyAbsenceProvesNothing(t *testing.T) {
 	m := record(keep.NeedsReconcile)
 	settles := t0.Add(12 * time.Second)
-	for _, at := range []time.Time{t0, t0.Add(11 * time.Second), settles.Add(-time.Millisecond)} {
-		if _, _, err := ledger.Apply(m, ledger.Fact{Evidence: ledger.Absent}, at); err == nil {
-			t.Errorf("Apply(absent) at %s: no error, want a refusal before %s", at, settles)
+	early := settles.Add(-time.Millisecond)
+	for _, c := range []struct{ asked, at time.Time }{
+		{t0, t0}, {t0.Add(11 * time.Second), t0.Add(11 * time.Second)}, {early, early},
+		{early, settled}, {time.Time{}, settled}, // what came late was seen early
+		{settled, early}, // the clock was set back
+	} {
+		f := ledger.Fact{Evidence: ledger.Absent, AskedAt: c.asked}
+		if _, _, err := ledger.Apply(m, f, c.at); err == nil {
+			t.Errorf("Apply(absent) at %s, asked at %s: no error, want a refusal before %s", c.at, c.asked, settles)
 		}
-		got, move, err := ledger.AfterLookup(m, ledger.Fact{Evidence: ledger.Absent}, ledger.Limit{Attempts: 1}, at)
+		got, move, err := ledger.AfterLookup(m, f, ledger.Limit{Attempts: 1}, c.at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.State != keep.NeedsReconcile || got.ReconcileAttempts != 0 || !got.NextReconcileAt.Equal(settles) {
-			t.Errorf("AfterLookup(absent) at %s = %s after %d attempts, next %s; want needs_reconcile, 0, %s",
-				at, got.State, got.ReconcileAttempts, got.NextReconcileAt, settles)
+			t.Errorf("AfterLookup(absent) at %s, asked at %s = %s after %d attempts, next %s; want needs_reconcile, 0, %s",
+				c.at, c.asked, got.State, got.ReconcileAttempts, got.NextReconcileAt, settles)
 		}
 		if !strings.Contains(move.Detail, "may still appear") {
 			t.Errorf("history says %q, want why the absence does not count", move.Detail)
 		}
 	}
-	got, _, err := ledger.AfterLookup(m, ledger.Fact{Evidence: ledger.Absent}, ledger.Limit{Attempts: 1}, settles)
+	got, _, err := ledger.AfterLookup(m, ledger.Fact{Evidence: ledger.Absent, AskedAt: settles}, ledger.Limit{Attempts: 1}, settles)
 	if err != nil || got.State != keep.Failed {
 		t.Errorf("AfterLookup(absent) at the settle time = %s, %v; want failed", got.State, err)
 	}
@@ -137,7 +143,7 @@ func TestEarlyAbsenceProvesNothing(t *testing.T) {
 func TestUnwitnessedAbsenceAsksAPerson(t *testing.T) {
 	m := record(keep.NeedsReconcile)
 	m.Error = keep.Failf(keep.ClassUnknown, "timeout", "no answer")
-	f := ledger.Fact{Evidence: ledger.Absent, Unwitnessed: true, By: "reconcile"}
+	f := ledger.Fact{Evidence: ledger.Absent, Unwitnessed: true, By: "reconcile", AskedAt: settled}
 	if _, _, err := ledger.Apply(m, f, settled); err == nil {
 		t.Error("an unwitnessed absence was believed")
 	}
@@ -284,9 +290,9 @@ func FuzzApply(f *testing.F) {
 			case ev == ledger.NewAttempt:
 				m, _, _ = ledger.Reopen(m, call(), now)
 			case m.State != keep.NeedsReconcile:
-				m, _, _ = ledger.Apply(m, ledger.Fact{Evidence: ev, By: "fuzz"}, now)
+				m, _, _ = ledger.Apply(m, ledger.Fact{Evidence: ev, By: "fuzz", AskedAt: now}, now)
 			default:
-				m, _, _ = ledger.AfterLookup(m, ledger.Fact{Evidence: ev, By: "fuzz"}, ledger.Limit{Attempts: 3, Next: now}, now)
+				m, _, _ = ledger.AfterLookup(m, ledger.Fact{Evidence: ev, By: "fuzz", AskedAt: now}, ledger.Limit{Attempts: 3, Next: now}, now)
 			}
 			if (before.State == keep.Applied || before.State == keep.Skipped) && m.State != before.State {
 				t.Fatalf("step %d: settled %s became %s", i, before.State, m.State)
@@ -323,6 +329,25 @@ func TestKeyAge(t *testing.T) {
 		m := keep.Mutation{CreatedAt: made, UpdatedAt: made.Add(tt.updated)}
 		if age, agree := ledger.KeyAge(m, made.Add(tt.now), tt.elapsed); age != tt.want || agree != tt.agree {
 			t.Errorf("%s: age %v, agree %t; want %v, %t", tt.name, age, agree, tt.want, tt.agree)
+		}
+	}
+}
+
+// What a person said of a doubt counts until a lookup ends another one.
+func TestVouched(t *testing.T) {
+	type m = keep.Move
+	said := m{From: keep.Indeterminate, To: keep.Failed, By: "ann", Evidence: string(ledger.DidNotHappen)}
+	refused := m{From: keep.InFlight, To: keep.Failed, By: "call", Evidence: string(ledger.Absent)}
+	absent := m{From: keep.NeedsReconcile, To: keep.Failed, By: "reconcile", Evidence: string(ledger.Absent)}
+	for _, c := range []struct {
+		moves []m
+		want  bool
+	}{
+		{nil, false}, {[]m{said}, true}, {[]m{said, refused}, true}, {[]m{refused}, false}, {[]m{absent, refused}, false},
+		{[]m{said, absent}, false}, {[]m{absent, said}, true},
+	} {
+		if got := ledger.Vouched(c.moves); got != c.want {
+			t.Errorf("Vouched(%+v) = %t", c.moves, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // A WaitKind says what an unfinished run waits for.
@@ -92,7 +93,9 @@ func WaitOf(r keep.Run, m keep.Mutation) Wait {
 			w.Kind, w.Call, w.Why = WaitsForBreaker, string(r.Error.Tool), strings.TrimRight(r.Error.Message, ".")
 		}
 	case keep.StatusLogic:
-		w.Kind = WaitsForScript
+		if w.Kind = WaitsForScript; IsHandlerGone(r) {
+			w.Kind = WaitsForPerson
+		}
 	case keep.StatusInternal:
 		w.Kind = WaitsForDebugger
 	default:
@@ -154,9 +157,12 @@ func callOf(m keep.Mutation) string {
 }
 
 // LookupEffect says for a person what asking about a call in doubt sends: a service that is asked by
-// the same call under the same key gets that call.
+// the same call under the same key gets that call, if it is the same user's.
 func LookupEffect(m keep.Mutation) string {
-	if m.Level == keep.LevelKey {
+	switch {
+	case ledger.OfAnotherUser(m.Error):
+		return "sends nothing while the connection has the credentials of another user"
+	case m.Level == keep.LevelKey:
 		return "sends the same call with the same key, by which the service knows it: one that happened does not happen again"
 	}
 	return "sends nothing"

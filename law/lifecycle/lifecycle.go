@@ -334,14 +334,33 @@ func Stopped(r keep.Run) bool {
 
 // Deployed returns r as a new version of its workflow finds it, and whether the version
 // unblocks it: a run that failed by logic is tried again at once, and one that waits for an
-// approval asks again, since that was asked for another version. Every other run continues
-// as it would have.
+// approval asks again, since that was asked for another version. One whose handler was gone looks
+// for it in the new version. Every other run continues as it would have.
 func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
-	if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) {
+	if r.Closed || r.Status != keep.StatusLogic && !AwaitsApproval(r) && !IsHandlerGone(r) {
 		return r, false
 	}
 	r.RetryAt, r.UpdatedAt = now, now
 	return r, true
+}
+
+// handlerGone is the code of a run whose handler is in no version that its host can execute.
+const handlerGone = "handler-gone"
+
+// HandlerGone returns r, which is due, as it waits since version v has not its handler. What it pinned stays;
+// one that failed by logic has given its events back already, and begins anew with another version.
+func HandlerGone(r keep.Run, v keep.Version, now time.Time) keep.Run {
+	if r.Status != keep.StatusLogic {
+		r.Status = keep.StatusPerson
+	}
+	r.RetryAt, r.UpdatedAt = time.Time{}, now
+	r.Error = keep.Failf(keep.ClassPrecondition, handlerGone, "version %s has no %s %s, and only another build of the program has it", v, r.Kind, r.Handler)
+	return r
+}
+
+// IsHandlerGone reports whether r waits since its handler is gone.
+func IsHandlerGone(r keep.Run) bool {
+	return !r.Closed && r.Error != nil && r.Error.Code == handlerGone
 }
 
 // BeginsAnew reports whether a deploy, or a person, lets a run begin again whose script had failed.
@@ -349,7 +368,7 @@ func BeginsAnew(r keep.Run) bool { return r.Status == keep.StatusLogic && !r.Ret
 
 // NeedsScript reports whether r failed by logic, and only another script or a person moves it.
 func NeedsScript(r keep.Run) bool {
-	return !r.Closed && r.Status == keep.StatusLogic && r.Error != nil && r.RetryAt.IsZero()
+	return !r.Closed && !IsHandlerGone(r) && r.Status == keep.StatusLogic && r.Error != nil && r.RetryAt.IsZero()
 }
 
 // WaitsForTime reports whether r continues by itself at a time, and not by what a person

@@ -74,6 +74,9 @@ const (
 	Answer  Verdict = "answer"  // it gets what is known of the first, and nothing is sent
 )
 
+// Makes reports whether the call is made, if nothing stops it.
+func (v Verdict) Makes() bool { return v == New || v == Confirm || v == Again }
+
 // Decide returns what a call is after last, of the same identity; nil: there was none.
 func Decide(last *Last, r Rules, now time.Time) Verdict {
 	if last == nil || last.Run.ID == "" {

@@ -44,7 +44,7 @@ func TestMakeOfGo(t *testing.T) {
 			},
 		},
 	}}
-	loaded, err := host.LoadGo(flow, "")
+	loaded, err := host.LoadGo(flow, "build 1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,5 +55,13 @@ func TestMakeOfGo(t *testing.T) {
 	}
 	if n := w.shop.calls.Load(); n != 0 || w.shop.reads.Load() != 1 {
 		t.Errorf("the plan made %d calls and %d reads, want 0 and 1", n, w.shop.reads.Load())
+	}
+	w.live(t) // until it waits for its approval
+	flow.Name, flow.Was = "sales", "orders"
+	if w.w, err = host.LoadGo(flow, "build 2"); err != nil {
+		t.Fatal(err)
+	}
+	if p := w.plan(t, plan.Config{Base: w.db}); len(calls(p)) != 0 || !slices.Equal(p.Workflows, []keep.WorkflowName{"orders"}) {
+		t.Errorf("the plan of the renamed workflow is about %q and calls %q, want orders and nothing: it was done", p.Workflows, calls(p))
 	}
 }

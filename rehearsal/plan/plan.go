@@ -58,7 +58,7 @@ type Config struct {
 	// Connections are read from. Their mutate tools are described, never called.
 	Connections []connector.Connection
 
-	// Granted is what workflows may call. One that is not in it may call everything.
+	// Granted is what workflows may call, by the names that Base has. One that is not in it may call everything.
 	Granted map[keep.WorkflowName]Granted
 
 	// Due has all producers and jobs executed once, whenever they are due. If not set, those
@@ -217,6 +217,12 @@ func Make(ctx context.Context, cfg Config) (*Plan, error) {
 
 // add plans one workflow.
 func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *policy.Policy) error {
+	if cfg.Base != nil {
+		var err error
+		if w, err = host.Continued(ctx, cfg.Base, w); err != nil {
+			return err
+		}
+	}
 	live := newLive(cfg.Connections)
 	live.at = cfg.At
 	if g, bounded := cfg.Granted[w.Name]; bounded && cfg.Bound {

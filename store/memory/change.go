@@ -43,6 +43,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.setKV(c)
 	case keep.ResetKV:
 		return t.resetKV(c.Producer)
+	case keep.IfKV:
+		return t.ifKV(c)
 	case keep.PutHandler:
 		return t.putHandler(copyHandlerState(c.State), clean(c.Served))
 	case keep.RequestRun:

@@ -165,7 +165,7 @@ func (s *Store) Commit(ctx context.Context, c keep.Commit) error {
 	t := &tx{s: s, workflow: c.Workflow, at: clean(c.At)}
 	if err := t.applyAll(c); err != nil {
 		t.rollback()
-		return fmt.Errorf("commit %s: %w", c.Workflow, err)
+		return fmt.Errorf("commit %s: %w", c.Workflow, keep.Refused(err))
 	}
 	return nil
 }

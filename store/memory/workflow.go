@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -104,6 +105,15 @@ func (t *tx) setKV(c keep.SetKV) error {
 		drop(t, t.s.kv, key)
 	} else {
 		put(t, t.s.kv, key, slices.Clone([]byte(c.Value)))
+	}
+	return nil
+}
+
+// ifKV refuses the commit if a value of a checkpoint is another one.
+func (t *tx) ifKV(c keep.IfKV) error {
+	is, ok := t.s.kv[kvKey{handlerKey{t.workflow, c.Producer}, c.Key}]
+	if ok != (c.Value != nil) || !bytes.Equal(is, c.Value) {
+		return fmt.Errorf("%s of %s was decided by another value: %w", c.Key, c.Producer, keep.ErrStale)
 	}
 	return nil
 }

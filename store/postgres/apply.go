@@ -88,8 +88,8 @@ const clockBits = 10
 
 // next returns a number for a new row: later ones are larger.
 func (t *tx) next() int64 {
-	n := numberAfter(t.s.leases[t.workflow].last, t.at)
-	t.s.leases[t.workflow].last = n
+	n := numberAfter(t.s.leases[t.workflow].n, t.at)
+	t.s.leases[t.workflow].n = n
 	return n
 }
 

@@ -43,6 +43,7 @@ type readSet struct {
 	itemWorkflows, items                       []string
 	escalations, noticed                       []string
 	handlerWorkflows, handlers                 []string
+	kvWorkflows, kvProducers, kvKeys           []string
 	swept, sweptBefore                         []string // chains, and times in milliseconds
 	identityLocks                              []int64
 	identityTools                              []string
@@ -91,6 +92,9 @@ func (r *readSet) add(c keep.Commit) {
 	for _, h := range reads.Handlers {
 		r.handlerWorkflows, r.handlers = append(r.handlerWorkflows, w), append(r.handlers, text(string(h)))
 	}
+	for _, c := range reads.KVs {
+		r.kvWorkflows, r.kvProducers, r.kvKeys = append(r.kvWorkflows, w), append(r.kvProducers, text(string(c.Producer))), append(r.kvKeys, text(c.Key))
+	}
 	for _, u := range reads.Unlike {
 		r.addUnlike(u)
 	}
@@ -122,6 +126,7 @@ func (r *readSet) queue(b *pgx.Batch, s *snapshot) {
 	ask(b, escalationFacts, s.scanEscalation, r.escalations)
 	ask(b, noticeFacts, s.scanNotice, r.noticed)
 	ask(b, handlerFacts, s.scanHandler, r.handlerWorkflows, r.handlers)
+	ask(b, kvFacts, s.scanKV, r.kvWorkflows, r.kvProducers, r.kvKeys)
 	ask(b, sweepFacts, s.scanChain, r.swept, r.sweptBefore)
 }
 
@@ -298,6 +303,17 @@ var handlerFacts = `SELECT ` + handlerColumns + ` FROM ` + elements(`workflow te
 func (s *snapshot) scanHandler(row pgx.CollectableRow) error {
 	h, err := scanHandler(row)
 	s.Handlers.Put(commit.HandlerKey{Workflow: h.Workflow, Handler: h.Handler}, &commit.Handler{HandlerState: h, Was: h.RequestedAt})
+	return err
+}
+
+var kvFacts = `SELECT kv.workflow, kv.producer, kv.key, kv.value FROM ` + elements(`workflow text, producer text, key text`) + `
+	  JOIN kv ON kv.workflow = v.workflow AND kv.producer = v.producer AND kv.key = v.key`
+
+func (s *snapshot) scanKV(row pgx.CollectableRow) error {
+	var key commit.KVKey
+	var value []byte
+	err := row.Scan(into(&key.Workflow), into(&key.Producer), into(&key.Key), &value)
+	s.KVs.Put(key, value)
 	return err
 }
 

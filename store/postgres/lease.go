@@ -14,8 +14,7 @@ import (
 
 // A leaseFact is the row of a workflow, which a commit has locked.
 type leaseFact struct {
-	last     int64 // the last number given
-	commits  int64 // of hosts
+	progress
 	host     keep.HostID
 	epoch    int64
 	deployed bool
@@ -26,12 +25,12 @@ type leaseFact struct {
 
 // leaseFacts is where every commit begins. Rows are locked in the order of their
 // names, so that two groups never wait for each other.
-const leaseFacts = `SELECT workflow, n, commits, host, epoch, deployed FROM lease WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
+const leaseFacts = `SELECT workflow, n, commits, decided, host, epoch, deployed FROM lease WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
 
 func (s *snapshot) scanLease(row pgx.CollectableRow) error {
 	var w keep.WorkflowName
 	l := new(leaseFact)
-	err := row.Scan(into(&w), &l.last, &l.commits, into(&l.host), &l.epoch, &l.deployed)
+	err := row.Scan(into(&w), &l.n, &l.commits, &l.decided, into(&l.host), &l.epoch, &l.deployed)
 	s.leases[w] = l
 	return err
 }
@@ -46,8 +45,8 @@ func (t *tx) fence(epoch int64) error {
 
 var (
 	// setLease ends every commit.
-	setLease = over(`UPDATE lease AS t SET n = v.n, commits = v.commits, touched = t.touched OR v.touched
-		  FROM %s WHERE t.workflow = v.workflow`, `workflow text, n bigint, commits bigint, touched boolean`)
+	setLease = over(`UPDATE lease AS t SET n = v.n, commits = v.commits, decided = v.decided, touched = t.touched OR v.touched
+		  FROM %s WHERE t.workflow = v.workflow`, `workflow text, n bigint, commits bigint, decided bigint, touched boolean`)
 	makeLease = updateOf("lease", "workflow text", "since bigint, deployed boolean")
 
 	// countWorkflows changes the one row that all workflows share, when they are
@@ -68,8 +67,8 @@ func (t *tx) lease() {
 	t.add(&alertHosts, "")
 }
 
-// writeLease keeps the last number, counts the commits of hosts, and notes for the host of the
-// workflow that another caller committed.
+// writeLease keeps the last number, counts the commit, and notes for the host of the workflow that
+// another caller committed.
 func (t *tx) writeLease(epoch int64) {
 	l := t.s.leases[t.workflow]
 	touched := epoch == 0 && l.host != ""
@@ -78,9 +77,11 @@ func (t *tx) writeLease(epoch int64) {
 	}
 	if epoch != 0 {
 		l.commits++
+	} else {
+		l.decided++
 	}
-	l.written, l.wrote = true, progress{l.last, l.commits}
-	t.add(&setLease, text(string(t.workflow)), l.last, l.commits, touched)
+	l.written, l.wrote = true, l.progress
+	t.add(&setLease, text(string(t.workflow)), l.n, l.commits, l.decided, touched)
 }
 
 // The server's time in milliseconds, in SQL: as it is, and as it was when the

@@ -25,14 +25,20 @@ import (
 // not remembered, so a server that lost nothing never says less. A process that was started since
 // remembers nothing.
 
-// A progress is how far a workflow has come. Neither number ever becomes smaller.
+// A progress is how far a workflow has come. No number ever becomes smaller.
 type progress struct {
 	n       int64 // the last number given
 	commits int64 // how many commits of hosts, under their leases: those of other processes do not make up for a lost one
+	decided int64 // how many other commits: what people decide need not make a row that has a number
 }
 
+// readProgress reads it of all workflows.
+const readProgress = `SELECT workflow, n, commits, decided FROM lease`
+
 // behind reports whether a server that says p has lost something of what is known.
-func (p progress) behind(known progress) bool { return p.n < known.n || p.commits < known.commits }
+func (p progress) behind(known progress) bool {
+	return p.n < known.n || p.commits < known.commits || p.decided < known.decided
+}
 
 // A record remembers what was committed.
 type record struct {
@@ -75,7 +81,7 @@ func (r *record) add(s *snapshot) {
 	}
 	for w, l := range s.leases {
 		if known := r.known[w]; l.written {
-			r.known[w] = progress{max(known.n, l.wrote.n), max(known.commits, l.wrote.commits)}
+			r.known[w] = progress{max(known.n, l.wrote.n), max(known.commits, l.wrote.commits), max(known.decided, l.wrote.decided)}
 		}
 	}
 }
@@ -84,7 +90,7 @@ func (r *record) add(s *snapshot) {
 // server that somebody has replaced, so all are made anew, and the first of them decides.
 func (db *DB) compare(s *snapshot, known map[keep.WorkflowName]progress) error {
 	for w, p := range known {
-		if l := s.leases[w]; (progress{l.last, l.commits}).behind(p) {
+		if s.leases[w].behind(p) {
 			db.pool.Reset()
 			return fmt.Errorf("the server does not have what it said is committed to workflow %s; connecting anew", w)
 		}
@@ -105,7 +111,7 @@ func (db *DB) recall(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&follows); err != nil || follows {
 		return err
 	}
-	lacks, err := lacking(ctx, conn, known, `SELECT workflow, n, commits FROM lease WHERE workflow = ANY($1)`, texts(slices.Collect(maps.Keys(known))))
+	lacks, err := lacking(ctx, conn, known, readProgress+` WHERE workflow = ANY($1)`, texts(slices.Collect(maps.Keys(known))))
 	if err != nil || lacks == "" {
 		return err
 	}
@@ -121,7 +127,7 @@ func lacking(ctx context.Context, q querier, known map[keep.WorkflowName]progres
 	found := make(map[keep.WorkflowName]progress, len(known))
 	var w keep.WorkflowName
 	var p progress
-	if _, err := pgx.ForEachRow(rows, []any{into(&w), &p.n, &p.commits}, func() error { found[w] = p; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{into(&w), &p.n, &p.commits, &p.decided}, func() error { found[w] = p; return nil }); err != nil {
 		return "", err
 	}
 	for w, p := range known {
@@ -141,7 +147,7 @@ func (db *DB) stop(ctx context.Context, conn *pgx.Conn, known map[keep.WorkflowN
 	paused := pgx.BeginTxFunc(ctx, conn, readCommitted, func(tx pgx.Tx) error {
 		// As commits do: they begin with these rows, in this order.
 		var err error
-		if lacks, err = lacking(ctx, tx, known, `SELECT workflow, n, commits FROM lease ORDER BY workflow FOR UPDATE`); err != nil || lacks == "" {
+		if lacks, err = lacking(ctx, tx, known, readProgress+` ORDER BY workflow FOR UPDATE`); err != nil || lacks == "" {
 			return err
 		}
 		var at int64

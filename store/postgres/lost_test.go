@@ -13,7 +13,7 @@ import (
 	"github.com/keep-run/keep/store/postgres"
 )
 
-// A past is a database with one host, and what the database said before the last commits.
+// A past is a database with one host that committed.
 type past struct {
 	*testing.T
 	url         string
@@ -23,7 +23,7 @@ type past struct {
 	commits     int
 }
 
-// newPast returns a database of two workflows, to one of which the host committed since its past.
+// newPast returns a database of two workflows, to one of which the host committed.
 func newPast(t *testing.T) *past {
 	t.Helper()
 	t.Parallel()
@@ -46,9 +46,14 @@ func newPast(t *testing.T) *past {
 	}
 	p.lease = leases[0]
 	p.must(p.commit(p.host, p.lease.Epoch))
-	p.exec(`CREATE TABLE past AS SELECT * FROM lease`)
-	p.must(p.commit(p.host, p.lease.Epoch))
 	return p
+}
+
+// loses makes the database forget what f commits.
+func (p *past) loses(f func()) {
+	p.exec(`CREATE TABLE past AS SELECT * FROM lease`)
+	f()
+	p.exec(`DELETE FROM event; DELETE FROM lease; INSERT INTO lease SELECT * FROM past`)
 }
 
 func (p *past) must(err error) {
@@ -70,8 +75,20 @@ func (p *past) commit(db *postgres.DB, epoch int64) error {
 		Changes: []keep.Change{keep.SetKV{Producer: "p", Key: "k", Value: []byte("1")}}})
 }
 
-// goBack makes the database forget the host's last commit.
-func (p *past) goBack() { p.exec(`DELETE FROM lease; INSERT INTO lease SELECT * FROM past`) }
+// decide commits a decision of a person by the host's process. It numbers no row.
+func (p *past) decide() {
+	p.Helper()
+	p.commits++
+	p.must(p.host.Commit(p.Context(), keep.Commit{Workflow: p.w, At: time.UnixMilli(int64(p.commits)), Changes: []keep.Change{keep.SetPaused{Paused: true}}}))
+}
+
+// publish commits an event by a process. Its number is higher than all before, of which some may be lost.
+func (p *past) publish(db *postgres.DB, id keep.MessageID) error {
+	p.commits++
+	at := time.UnixMilli(1<<42 + int64(p.commits))
+	return db.Commit(p.Context(), keep.Commit{Workflow: p.w, At: at, Changes: []keep.Change{keep.Publish{Event: keep.Event{
+		Workflow: p.w, Topic: "t", MessageID: id, Payload: []byte("1"), Status: keep.EventPending, CreatedAt: at, UpdatedAt: at}}}})
+}
 
 // cut ends the connections of the host, as the end of a server does.
 func (p *past) cut() {
@@ -104,16 +121,21 @@ func (p *past) paused(want bool) {
 // A host that finds a server which lacks what the host was told is committed would do it again. It
 // pauses every workflow and does nothing more.
 func TestDatabaseWentBack(t *testing.T) {
-	for name, then := range map[string]func(*past){
-		"new connections": (*past).cut,
+	worked := func(p *past) { p.must(p.commit(p.host, p.lease.Epoch)) }
+	published := func(p *past) { p.must(p.publish(p.host, "a")); p.must(p.publish(p.host, "b")) }
+	for name, c := range map[string]struct{ lost, then func(*past) }{
+		"new connections": {worked, (*past).cut},
 		// Its number is the highest again.
-		"another process committed": func(p *past) { p.must(p.commit(p.other, 0)); p.cut() },
-		"a pooler keeps them":       func(*past) {},
+		"another process committed":               {worked, func(p *past) { p.must(p.commit(p.other, 0)); p.cut() }},
+		"a pooler keeps them":                     {worked, func(*past) {}},
+		"a decision":                              {(*past).decide, (*past).cut},
+		"a decision, and a pooler":                {(*past).decide, func(*past) {}},
+		"two events, and another process has one": {published, func(p *past) { p.must(p.publish(p.other, "c")); p.cut() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPast(t)
-			p.goBack()
-			then(p)
+			p.loses(func() { c.lost(p) })
+			c.then(p)
 			if err := retried(func() error { return p.commit(p.host, p.lease.Epoch) }); !errors.Is(err, keep.ErrReplaced) || !strings.Contains(err.Error(), "keep db restored") {
 				t.Fatalf("Commit = %v, want ErrReplaced", err)
 			}

@@ -144,7 +144,7 @@ func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	case db.cfg.ReadOnly:
 		err = ErrReadOnly
 	case db.pool != nil:
-		if err = c.Validate(); err == nil {
+		if err = keep.Refused(c.Validate()); err == nil {
 			err = db.commit.do(ctx, c)
 		}
 	}

@@ -135,7 +135,7 @@ func newSink(tx pgx.Tx) *sink {
 // Add adds records; see transfer.Sink.
 func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 	if kind := transfer.KindOf(records[0]); kind != s.kind {
-		s.kind, s.lease.last = kind, 0 // numbers follow the time at which a row was made
+		s.kind, s.lease.n = kind, 0 // numbers follow the time at which a row was made
 	}
 	of, err := s.references(ctx, records)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 	if len(keys) > 0 {
 		b.Queue(insertKeys, columnsOf(keys).args()...)
 	}
-	s.last = max(s.last, s.lease.last)
+	s.last = max(s.last, s.lease.n)
 	return s.tx.SendBatch(ctx, b).Close()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,6 +32,9 @@ func (db *DB) serve(ctx context.Context, group []*request[keep.Commit]) {
 	}
 	if again(err) {
 		err = db.transact(ctx, group)
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && undone(err) && strings.HasPrefix(e.Code, "23") { // a CHECK or a unique index
+		err = keep.Refused(err)
 	}
 	if err != nil {
 		for _, r := range group {
@@ -69,8 +73,8 @@ func (db *DB) transact(ctx context.Context, group []*request[keep.Commit]) error
 	b := new(pgx.Batch)
 	var all writes
 	for _, r := range group {
-		var w *writes
-		if w, r.err = decide(s, r.what); r.err == nil {
+		w, err := decide(s, r.what)
+		if r.err = keep.Refused(err); err == nil {
 			all.join(w)
 		}
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -51,6 +52,7 @@ func (t *tx) read(s *commit.Snapshot, r commit.ReadSet) error {
 	err = readAll(t, s, err, r.Escalations, (*tx).readEscalation)
 	err = readAll(t, s, err, r.Notices, (*tx).readNotices)
 	err = readAll(t, s, err, r.Handlers, (*tx).readHandler)
+	err = readAll(t, s, err, r.KVs, (*tx).readKV)
 	err = readAll(t, s, err, r.Sweeps, (*tx).readChain)
 	if err != nil {
 		return fmt.Errorf("read what the commit must know: %w", err)
@@ -239,6 +241,14 @@ func (t *tx) readHandler(s *commit.Snapshot, handler keep.HandlerName) error {
 			WakeAt: moment(row[2].(int64)), NextAt: moment(row[3].(int64)), RequestedAt: moment(row[4].(int64)),
 			LastRun: name[keep.RunID](row[5]), LastAt: moment(row[6].(int64))}
 		s.Handlers.Put(commit.HandlerKey{Workflow: t.workflow, Handler: handler}, &commit.Handler{HandlerState: h, Was: h.RequestedAt})
+	}
+	return err
+}
+
+func (t *tx) readKV(s *commit.Snapshot, c keep.IfKV) error {
+	row, err := t.row(`SELECT value FROM kv WHERE workflow = ? AND producer = ? AND key = ?`, t.workflow, c.Producer, c.Key)
+	if row != nil {
+		s.KVs.Put(commit.KVKey{Workflow: t.workflow, Producer: c.Producer, Key: c.Key}, json.RawMessage(row[0].(string)))
 	}
 	return err
 }

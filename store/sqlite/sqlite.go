@@ -195,7 +195,13 @@ func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	case db.cfg.ReadOnly:
 		err = ErrReadOnly
 	case db.write != nil:
-		err = db.write.do(ctx, func(conn *conn) error { return apply(conn, c) })
+		err = db.write.do(ctx, func(conn *conn) error {
+			err := apply(conn, c)
+			if !ofDatabase(err) {
+				err = keep.Refused(err)
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("commit %s: %w", c.Workflow, err)

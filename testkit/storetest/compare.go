@@ -67,7 +67,7 @@ func sample(t *testing.T, open func(tb testing.TB, dir string) (a, b store.Store
 func wanted() (list []string) {
 	for _, c := range []keep.Change{
 		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{}, keep.UnskipEvents{}, keep.RedoEvents{},
-		keep.PutInput{}, keep.SkipInput{}, keep.UnskipInput{}, keep.SetKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.LookAgain{}, keep.Deploy{},
+		keep.PutInput{}, keep.SkipInput{}, keep.UnskipInput{}, keep.SetKV{}, keep.IfKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.LookAgain{}, keep.Deploy{},
 		keep.SetPaused{}, keep.AppendLogs{}, keep.AppendTrace{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
 	} {
 		list = append(list, fmt.Sprintf("%T", c))
@@ -516,6 +516,15 @@ func (c *comparison) tell(w keep.WorkflowName) keep.Change {
 	return keep.PutNotice{Notice: n}
 }
 
+// ifKV returns the condition that a value is as it is stored, or another one.
+func (c *comparison) ifKV(w keep.WorkflowName, other json.RawMessage) keep.Change {
+	is, _ := c.a.KV(context.Background(), w, "p", "k1")
+	if !c.likely("as stored") {
+		is = pick(c, "other", []json.RawMessage{nil, other})
+	}
+	return keep.IfKV{Producer: "p", Key: "k1", Value: is}
+}
+
 // handlers returns a consumer of the topic that is declared, or of none.
 func (c *comparison) handlers() []keep.Handler {
 	if !rapid.Bool().Draw(c.T, "read") {
@@ -540,6 +549,7 @@ func (c *comparison) small(w keep.WorkflowName) keep.Change {
 		keep.SetKV{Producer: "p", Key: "k1", Value: value},
 		keep.SetKV{Producer: "p", Key: "k2", Value: value},
 		keep.SetKV{Producer: "p", Key: "k1"},
+		c.ifKV(w, value),
 		keep.ResetKV{Producer: "p"},
 		keep.SkipInput{Input: pick(c, "input", inputs)},
 		keep.UnskipInput{Input: pick(c, "input", inputs)},

@@ -164,6 +164,24 @@ var workflowPromises = []promise{
 		w.same("KVs", get[[]keep.SetKV](w)(w.KVs(w.ctx, "w", "p")), want)
 		w.same("KVs of none", len(get[[]keep.SetKV](w)(w.KVs(w.ctx, "w", "unknown"))), 0)
 	}},
+	{"what was decided by a value of a checkpoint is refused if it is another one", func(w *world) {
+		when := func(v string) keep.Change {
+			c := keep.IfKV{Producer: "p", Key: "a"}
+			if v != "" {
+				c.Value = json.RawMessage(v)
+			}
+			return c
+		}
+		set := keep.SetKV{Producer: "p", Key: "a", Value: json.RawMessage("1")}
+		w.refuse("w", is(keep.ErrStale), when("1"), set)
+		w.commit("w", when(""), set)
+		w.refuse("w", is(keep.ErrStale), when(""), set)
+		w.refuse("w", is(keep.ErrStale), when("2"), set)
+		w.commit("other", when(""))
+		w.commit("w", when("1"), keep.SetKV{Producer: "p", Key: "a", Value: json.RawMessage("2")}, when("2"))
+		w.commit("w", when("2"), keep.ResetKV{Producer: "p"}, when(""))
+		w.same("reset", get[int](w)(w.KVSize(w.ctx, "w", "p")), 0)
+	}},
 	{"a checkpoint is reset as a whole, and no other", func(w *world) {
 		w.commit("w", keep.SetKV{Producer: "p", Key: "a", Value: json.RawMessage("1")},
 			keep.SetKV{Producer: "p", Key: "b", Value: json.RawMessage("1")},

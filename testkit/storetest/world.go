@@ -66,7 +66,7 @@ func (w *world) refuse(name keep.WorkflowName, want func(error) bool, changes ..
 	}
 	before := Snapshot(w.TB, w.Store)
 	err := w.Commit(w.ctx, keep.Commit{Workflow: name, At: w.now(), Changes: all})
-	if err == nil || !want(err) {
+	if !errors.Is(err, keep.ErrRefused) || !want(err) {
 		w.Errorf("Commit = %v, want another refusal", err)
 	}
 	if diff := cmp.Diff(before, Snapshot(w.TB, w.Store)); diff != "" {

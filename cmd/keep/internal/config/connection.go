@@ -106,7 +106,7 @@ var kinds = map[string]kind{
 	}),
 	s3.Kind: kindOf(s3.New, nil),
 	mcp.Kind: kindOf(func(name string, c mcpConnection) (*connector.Connection, error) { return mcp.New(name, c.Config) },
-		func(c *mcpConnection, abs func(string) string) { c.Cwd = abs(cmp.Or(c.Cwd, ".")) },
+		func(c *mcpConnection, abs func(string) string) { c.Dir = abs(cmp.Or(c.Cwd, ".")) },
 	).hiding(func(s any, values []string, _ map[string]string) { s.(*mcpConnection).Secrets = values }),
 	mail.Kind: kindOf(mail.New, func(c *mail.Config, abs func(string) string) {
 		if c.CA != "" {

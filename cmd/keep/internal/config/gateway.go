@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -198,9 +197,7 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 		b.addf(cmp.Or(n.table()[key], n), strings.TrimSuffix(at+"."+key, "."), "%v", err)
 	}
 	// Also if none is named: a server runs in the project, wherever the command was started.
-	if !filepath.IsAbs(t.Cwd) {
-		t.Cwd = filepath.Join(v.dir, t.Cwd)
-	}
+	t.Dir = (&Config{Dir: v.dir}).abs(cmp.Or(t.Cwd, "."))
 	s := t.Server(name)
 	s.Secrets = v.secrets()
 	var accounts []string

@@ -14,16 +14,34 @@ import (
 // A sentSecret is a secret with which a connection sends, by what records call it.
 type sentSecret struct{ ref, value string }
 
-// where are the keys that say where and how a connection sends, which the pin of a call has, and not as whom.
+// where are the keys that say where and how a connection sends, and not as whom. What of that makes a call
+// another one is in its pin.
 var where = []string{"base_url", "bucket", "ca", "cwd", "endpoint", "host", "idle", "imap", "path", "port", "region", "root", "settle_after", "smtp", "timeout", "tls", "url"}
+
+// unsent are the keys of a tool that are for people and for Keep itself.
+var unsent = []string{"approve", "description", "settle_source", "verify_by_hand"}
+
+// isSent reports whether a call may have what stands at a path of a table. With an account, the OAuth client
+// only gets its tokens.
+func isSent(path string, account bool) bool {
+	parts := strings.Split(path, ".")
+	switch {
+	case account && (path == "client_id" || path == "client_secret"):
+		return false
+	case len(parts) == 3 && parts[0] == "tools":
+		return !slices.Contains(unsent, parts[2])
+	}
+	return true
+}
 
 // sentSecrets returns what a table of the file sends with that may be a user's: the secrets and the variables
 // that it refers to, but for where it says only where; what stands there in plain text under a name of secrets;
 // and all that a server of MCP gets as its environment and headers. A tool has no plain secrets of its own.
-func (v *vault) sentSecrets(n *node, server bool) (out []sentSecret) {
+// Account says that the table names an account.
+func (v *vault) sentSecrets(n *node, server, account bool) (out []sentSecret) {
 	n.walk("", "", func(path, key string, c *node) {
 		s, ok := c.string()
-		if !ok {
+		if !ok || !isSent(path, account) {
 			return
 		}
 		part, _, _ := strings.Cut(path, ".")
@@ -63,7 +81,7 @@ func (n *node) walk(path, key string, f func(path, key string, c *node)) {
 // sender returns what connector.Connection has as Sender, of a table that names accounts, and may be that
 // of a server of MCP.
 func (v *vault) sender(n *node, accounts []string, server bool) connector.Sender {
-	secrets := v.sentSecrets(n, server)
+	secrets := v.sentSecrets(n, server, len(accounts) > 0)
 	if len(secrets)+len(accounts) == 0 {
 		return nil
 	}

@@ -152,7 +152,7 @@ func (f *Follower) take(ctx context.Context, cfg *config.Config, err error, aske
 		s.mu.Unlock()
 		f.finish(ctx)
 		if f.Server != nil {
-			f.Server.hub.renew(ctx)
+			f.Server.hub.renew()
 		}
 		return
 	}

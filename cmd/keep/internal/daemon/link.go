@@ -72,31 +72,27 @@ func (h *hub) Close() error {
 
 // serveGateways returns what serves the agents whose gateways come to the socket of a daemon. Its own gateway is opened
 // when the first one comes, with the configuration as it is then, or at once if one that died left calls: people are
-// asked about these. It ends with the hub.
+// asked about these, also where there is no server any more. It ends with the hub.
 func (e Env) serveGateways(ctx context.Context, s *Session) *hub {
 	cfg := s.config()
-	if database.IsPostgres(cfg.DB) || len(cfg.Gateway.Servers) == 0 {
+	if database.IsPostgres(cfg.DB) {
 		return nil
 	}
-	h := &hub{cfg, &gate{open: func() (*gateway.Gateway, string, error) {
+	h := &hub{cfg, newGate(e.Log, func() (*gateway.Gateway, string, error) {
 		now := s.config()
 		g, err := e.OpenGateway(context.WithoutCancel(ctx), now, s.DB)
 		return g, now.Hash, err
-	}}}
-	left, err := gateway.Left(ctx, s.DB)
-	if err == nil && left {
-		err = h.gate.begin()
-	}
-	if err != nil {
-		e.Log.WarnContext(ctx, "calls that a gateway left are looked at when an agent comes", "err", err)
+	})}
+	if left, err := gateway.Left(ctx, s.DB); left || err != nil {
+		h.gate.beginSoon()
 	}
 	return h
 }
 
 // renew has agents use a gateway of the configuration in force.
-func (h *hub) renew(ctx context.Context) {
+func (h *hub) renew() {
 	if h != nil {
-		h.gate.renew(ctx)
+		h.gate.renew()
 	}
 }
 

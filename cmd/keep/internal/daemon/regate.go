@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -95,21 +96,30 @@ func (v *served) end() {
 var errStopping = errors.New("the gateway is stopping")
 
 // A gate has the gateway that serves links. That of a daemon is opened when the first agent comes, with the configuration
-// as it is then, and another one after that changed.
+// as it is then, and another one after that changed. Once opened there is one, also while no agent is there: it asks about
+// calls in doubt.
 type gate struct {
+	log  *slog.Logger
 	open func() (g *gateway.Gateway, hash string, err error)
+	ctx  context.Context // ends when no gateway is to be opened any more
+	stop context.CancelFunc
 
 	renewing sync.WaitGroup
-	mu       sync.Mutex // protects all below
+	mu       sync.Mutex // protects the next one
 	now      *served    // nil: none
-	over     bool
+}
+
+func newGate(log *slog.Logger, open func() (*gateway.Gateway, string, error)) *gate {
+	g := &gate{log: log, open: open}
+	g.ctx, g.stop = context.WithCancel(context.Background())
+	return g
 }
 
 // join returns the gateway for a link, which its links then count.
 func (g *gate) join() (*served, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.ctx.Err() != nil {
 		return nil, errStopping
 	}
 	if g.now == nil {
@@ -132,8 +142,38 @@ func (g *gate) begin() error {
 	return err
 }
 
+// beginSoon opens the gateway before an agent comes, now or as soon as it opens.
+func (g *gate) beginSoon() {
+	if g.begin() != nil {
+		g.renewing.Go(g.keepOpen)
+	}
+}
+
+// openEvery is how often a gateway is tried that does not open.
+const openEvery = time.Second
+
+// keepOpen opens the gateway, and tries until it opens or is not wanted any more.
+func (g *gate) keepOpen() {
+	reason := ""
+	for {
+		err := g.begin()
+		if err == nil || errors.Is(err, errStopping) {
+			return
+		}
+		if err.Error() != reason {
+			reason = err.Error()
+			g.log.Warn("the gateway does not open; it is tried again, and nobody is asked about its calls until then", "err", err)
+		}
+		select {
+		case <-g.ctx.Done():
+			return
+		case <-time.After(openEvery):
+		}
+	}
+}
+
 // renew has agents use another gateway, after their calls.
-func (g *gate) renew(ctx context.Context) {
+func (g *gate) renew() {
 	g.renewing.Go(func() {
 		g.mu.Lock()
 		v := g.now
@@ -141,14 +181,15 @@ func (g *gate) renew(ctx context.Context) {
 		if v == nil {
 			return
 		}
-		calls, cancel := context.WithTimeout(ctx, CallWait)
+		calls, cancel := context.WithTimeout(g.ctx, CallWait)
 		v.Settle(calls)
 		cancel()
-		g.mu.Lock() // who comes meanwhile waits for the next one
-		defer g.mu.Unlock()
+		g.mu.Lock()
 		if g.now == v {
 			_ = g.close()
 		}
+		g.mu.Unlock()
+		g.keepOpen()
 	})
 }
 
@@ -165,8 +206,8 @@ func (g *gate) close() error {
 
 // end ends it for good.
 func (g *gate) end() error {
+	g.stop()
 	g.mu.Lock()
-	g.over = true
 	err := g.close()
 	g.mu.Unlock()
 	g.renewing.Wait()

@@ -56,7 +56,8 @@ func (e Env) HostGateway(ctx context.Context, cfg *config.Config, yield func()) 
 	if g.Gateway, err = e.OpenGateway(ctx, cfg, g.DB); err != nil {
 		return nil, err
 	}
-	h := &hub{cfg, &gate{now: newServed(g.Gateway, cfg.Hash)}}
+	h := &hub{cfg, newGate(e.Log, nil)}
+	h.gate.now = newServed(g.Gateway, cfg.Hash)
 	end := e.serveSocket(ctx, cfg, h, yield)
 	g.closers = append(g.closers, h.Close, func() error { end(); return nil })
 	return g, nil

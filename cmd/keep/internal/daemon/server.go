@@ -76,6 +76,7 @@ type Server struct {
 
 	listener, local, scraped net.Listener // nil: none
 	base                     string       // URL of the pages
+	hidden                   bool         // nobody serves the pages, as far as this process knows
 	note                     string       // for the person who started it; empty: nothing
 }
 
@@ -150,7 +151,7 @@ func (e Env) newHTTP(base context.Context, handler http.Handler) *http.Server {
 // Only the default address may be replaced by another: who named one has told others of it.
 func (s *Server) listen(ctx context.Context, cfg config.Server) error {
 	if cfg.Listen == "off" {
-		s.base = baseOf(cfg)
+		s.base, s.hidden = baseOf(cfg), cfg.URL == ""
 		return nil
 	}
 	addr := cmp.Or(cfg.Listen, DefaultListen)

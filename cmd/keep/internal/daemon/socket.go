@@ -56,6 +56,10 @@ func (s *Server) withOwner(db string, next http.Handler) http.Handler {
 		_ = json.NewEncoder(w).Encode(Identity{Version: buildinfo.Read().Version, DB: db, PID: os.Getpid()}) // the client is gone
 	})
 	mux.HandleFunc("POST "+LinkPath, func(w http.ResponseWriter, r *http.Request) {
+		if s.hidden {
+			http.Error(w, "it serves no pages; start it with another address than --listen off, or set server.url to where they are", http.StatusConflict)
+			return
+		}
 		link, err := access.LoginURL(r.Context(), s.store, s.base, User(), time.Now())
 		if err != nil {
 			s.env.Log.ErrorContext(r.Context(), "make a link to log in", "err", err)

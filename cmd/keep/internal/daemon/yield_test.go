@@ -40,7 +40,7 @@ func TestYieldIsAnswered(t *testing.T) {
 	h := holdDatabase(t)
 	var end func()
 	gone := make(chan struct{})
-	end = h.env.serveSocket(t.Context(), h.cfg, &hub{h.cfg, new(gate)}, func() { end(); close(gone) })
+	end = h.env.serveSocket(t.Context(), h.cfg, &hub{h.cfg, newGate(nil, nil)}, func() { end(); close(gone) })
 	if err := askToYield(t.Context(), SocketOf(h.cfg)); err != nil {
 		t.Errorf("askToYield = %v, want nil", err)
 	}
@@ -60,7 +60,7 @@ func TestOpenHostAsksAgain(t *testing.T) {
 	come := Env{Log: h.env.Log, Say: func(format string, _ ...any) {
 		said = append(said, format)
 		if len(said) == 1 {
-			end = h.env.serveSocket(t.Context(), h.cfg, &hub{h.cfg, new(gate)}, func() { _ = h.db.Close() })
+			end = h.env.serveSocket(t.Context(), h.cfg, &hub{h.cfg, newGate(nil, nil)}, func() { _ = h.db.Close() })
 		}
 	}}
 	db, err := come.openHost(t.Context(), h.cfg)
@@ -77,7 +77,7 @@ func TestOpenHostAsksAgain(t *testing.T) {
 func TestOpenHostBelievesARefusal(t *testing.T) {
 	t.Parallel()
 	h := holdDatabase(t)
-	defer h.env.serveSocket(t.Context(), h.cfg, &hub{h.cfg, new(gate)}, nil)()
+	defer h.env.serveSocket(t.Context(), h.cfg, &hub{h.cfg, newGate(nil, nil)}, nil)()
 	come := Env{Log: h.env.Log, Say: func(format string, _ ...any) { t.Errorf("it said %q, want nothing", format) }}
 	if db, err := come.openHost(t.Context(), h.cfg); !errors.Is(err, keep.ErrLocked) {
 		t.Errorf("openHost = %v, %v, want ErrLocked", db, err)

@@ -127,7 +127,13 @@ func (b Bench) Plan(ctx context.Context, c Checked) (_ *plan.Plan, err error) {
 	if b.Make != nil {
 		return b.Make(ctx, c.Workflow, c.InForce)
 	}
-	cfg := plan.Config{Scripts: []*host.Workflow{c.Workflow}, Base: b.Base, Due: true, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime}
+	w := c.Workflow
+	if b.Base != nil {
+		if w, err = host.Continued(ctx, b.Base, w); err != nil {
+			return nil, err
+		}
+	}
+	cfg := plan.Config{Scripts: []*host.Workflow{w}, Base: b.Base, Due: true, Connections: b.Connections, Policy: b.Policy, Runtime: b.Runtime}
 	if b.Granted != nil {
 		if cfg.Granted, err = b.Granted(ctx, cfg.Scripts); err != nil {
 			return nil, err

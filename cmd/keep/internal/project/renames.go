@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/rename"
 	"github.com/keep-run/keep/script/workflow"
@@ -56,31 +57,22 @@ func (e *RenameError) problems() []terminal.Problem {
 // Continue gives scripts that say which workflow they were the name by which the database
 // knows it. It returns an error if the database knows both names, or if grants or budgets of cfg are
 // about the other one alone.
-func Continue(ctx context.Context, db store.Workflows, cfg *config.Config, scripts []Script) error {
+func Continue(ctx context.Context, db host.Names, cfg *config.Config, scripts []Script) error {
 	for i := range scripts {
 		s := &scripts[i]
-		if s.Was == "" || s.Was == s.Name {
-			continue
+		w, err := host.Continued(ctx, db, s.Workflow)
+		if both, ok := errors.AsType[rename.Doubt](err); ok {
+			return exit.Misusef("%w", &RenameError{Doubts: []rename.Doubt{both}, files: map[string]string{string(s.Name): s.File}})
 		}
-		known, err := db.Workflows(ctx)
 		if err != nil {
 			return err
 		}
-		has := func(w keep.WorkflowName) bool {
-			return slices.ContainsFunc(known, func(k keep.Workflow) bool { return k.Name == w })
-		}
-		switch {
-		case has(s.Was) && has(s.Name):
-			return exit.Misusef("%w", &RenameError{Doubts: []rename.Doubt{{Kind: rename.Both, Gone: string(s.Was), Fresh: string(s.Name)}},
-				files: map[string]string{string(s.Name): s.File}})
-		case has(s.Was):
-			if doubts := ruled(cfg, s.Name, s.Was); len(doubts) > 0 {
+		if w.Name != s.Name {
+			if doubts := ruled(cfg, s.Name, w.Name); len(doubts) > 0 {
 				return exit.Misusef("%w", &RenameError{Doubts: doubts, files: map[string]string{}})
 			}
-			w := *s.Workflow
-			w.Name = s.Was
-			s.Workflow = &w
 		}
+		s.Workflow = w
 	}
 	return nil
 }

@@ -1,0 +1,155 @@
+package host_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/operator"
+)
+
+// payer is a workflow that publishes one event and makes one call for it, by the names that it has.
+type payer struct{ name, was keep.WorkflowName }
+
+// load reads it as a script, or as one in Go.
+func (p payer) load(w *world, kind string) *host.Workflow {
+	w.t.Helper()
+	if kind == "script" {
+		loaded, err := w.load(`export default Keep.workflow({
+			name: "` + string(p.name) + `", was: ` + map[bool]string{true: "undefined", false: `"` + string(p.was) + `"`}[p.was == ""] + `, topics: { due: {} },
+			producers: { look: { schedule: { interval: "1h" }, async handler(ctx) { await ctx.publish("due", { messageId: "a" }); } } },
+			consumers: { pay: Keep.consumer({
+				subscribe: ["due"],
+				async prepare(ctx, trigger) {
+					if (!trigger) return { reservations: [], data: {} };
+					return { reservations: [{ topic: "due", ids: [trigger.messageId] }], data: {} };
+				},
+				async mutate(ctx) { await ctx.svc.create({ id: "a" }); },
+			}) },
+		});`)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return loaded
+	}
+	loaded, err := w.open().LoadGo(&handler.Workflow{Name: p.name, Was: p.was, Topics: []keep.TopicName{"due"}, Handlers: []handler.Handler{
+		handler.Producer{Name: "look", Schedule: keep.Schedule{Interval: time.Hour}, Run: func(ctx context.Context, in *handler.Ingress) error {
+			return in.Publish(ctx, "due", handler.Message{ID: "a"})
+		}},
+		paying("pay"),
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return loaded
+}
+
+// paying is a consumer that makes one call for each event.
+func paying(name keep.HandlerName) handler.Consumer[string, handler.NoResult] {
+	return handler.Consumer[string, handler.NoResult]{
+		Name: name, Subscribe: []keep.TopicName{"due"},
+		Prepare: func(_ context.Context, _ *handler.Reader, ev *handler.Event) (p handler.Prepared[string], err error) {
+			if ev != nil {
+				p.Reserve, p.Data = []keep.EventRef{ev.Ref()}, string(ev.MessageID)
+			}
+			return p, nil
+		},
+		Mutate: func(_ context.Context, _ *handler.Getter, p handler.Prepared[string]) (handler.Call, error) {
+			return handler.Call{Tool: "svc.create", Params: map[string]any{"id": p.Data}}, nil
+		},
+	}
+}
+
+// A workflow that says which one it was is continued by the library as by the command: nothing is done again, by
+// whichever call it is deployed, and also while the outcome of its call is not known.
+func TestWorkflowWas(t *testing.T) {
+	deploys := map[string]func(ctx context.Context, h *host.Host, w *host.Workflow, over keep.Version) error{
+		"Deploy": func(ctx context.Context, h *host.Host, w *host.Workflow, _ keep.Version) error {
+			_, err := h.Deploy(ctx, w)
+			return err
+		},
+		"Replace": func(ctx context.Context, h *host.Host, w *host.Workflow, over keep.Version) error {
+			_, err := h.Replace(ctx, w, over)
+			return err
+		},
+		"DeployGranted": func(ctx context.Context, h *host.Host, w *host.Workflow, _ keep.Version) error {
+			_, err := h.DeployGranted(ctx, w, nil, operator.Consent{Giver: operator.Giver{By: "ann", From: "test"}, Calls: []keep.ToolName{"svc.create"}, Give: true})
+			return err
+		},
+	}
+	for how, deploy := range deploys {
+		for _, kind := range []string{"script", "go"} {
+			for _, outcome := range []string{"known", "in doubt"} {
+				t.Run(how+"/"+kind+"/"+outcome, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { continued(t, kind, outcome == "in doubt", deploy) })
+				})
+			}
+		}
+	}
+}
+
+func continued(t *testing.T, kind string, doubt bool, deploy func(context.Context, *host.Host, *host.Workflow, keep.Version) error) {
+	w := newBubbleWorld(t)
+	if doubt {
+		w.service.onCall = func(context.Context, keep.Mutation, int) (bool, error) { return true, errReset }
+		w.service.settle = time.Hour
+	}
+	w.build = "build 1"
+	if err := deploy(t.Context(), w.open(), payer{name: "pay"}.load(w, kind), keep.Version{}); err != nil {
+		t.Fatal(err)
+	}
+	w.run()
+	w.build = "build 2"
+	renamed := payer{name: "payments", was: "pay"}.load(w, kind)
+	if err := deploy(t.Context(), w.open(), renamed, keep.Version{Major: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if renamed.Name != "payments" {
+		t.Errorf("the workflow that was loaded is called %s now", renamed.Name)
+	}
+	w.start()
+	time.Sleep(2 * time.Hour) // virtual
+	w.idle()
+	all, err := w.database().Workflows(t.Context())
+	if err != nil || len(all) != 1 || all[0].Name != "pay" || all[0].Version != (keep.Version{Major: 2}) {
+		t.Errorf("workflows %+v, %v; want version 2.0 of pay alone", all, err)
+	}
+	if n := w.service.total(); n != 1 {
+		t.Errorf("paid %d times, want once", n)
+	}
+	if ms := w.mutations("pay"); len(ms) != 1 || ms[0].State != keep.Applied {
+		t.Errorf("mutations %+v, want one, applied", ms)
+	}
+}
+
+// A name that the database does not know says nothing, and two that it knows are refused.
+func TestWorkflowWasNotKnown(t *testing.T) {
+	for _, kind := range []string{"script", "go"} {
+		t.Run(kind, func(t *testing.T) {
+			w := newWorld(t)
+			w.build = "build"
+			deploy := func(p payer) error {
+				_, err := w.open().Deploy(t.Context(), p.load(w, kind))
+				return err
+			}
+			if err := deploy(payer{name: "payments", was: "pay"}); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := w.database().Workflows(t.Context()); err != nil || len(all) != 1 || all[0].Name != "payments" {
+				t.Errorf("workflows %+v, %v; want payments alone", all, err)
+			}
+			if err := deploy(payer{name: "pay"}); err != nil {
+				t.Fatal(err)
+			}
+			err := deploy(payer{name: "payments", was: "pay"})
+			if want := "the workflow payments says that it was pay, and the database has both; remove was, or run it on another database"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Deploy = %v, want %q", err, want)
+			}
+		})
+	}
+}
