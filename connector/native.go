@@ -6,8 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/schema"
 	"github.com/keep-run/keep/internal/utf8json"
 )
 
@@ -57,6 +64,9 @@ type Change[Params, Result any] struct {
 	// this change, and another for every other change: give it to the service, so that
 	// Find can look for it. An error says that the change may have happened, unless it has a
 	// *keep.Failure of one of keep.Classes but keep.ClassUnknown.
+	//
+	// It must send nothing a second time. The client of net/http does so by itself, of a request with the header
+	// Idempotency-Key: use that of package connector/once.
 	Do func(ctx context.Context, key string, p Params) (Result, error)
 
 	// Find asks the service for the change with that key, and changes nothing. If nil, nobody but
@@ -69,9 +79,15 @@ type Change[Params, Result any] struct {
 
 // NewMutator returns a tool that changes something by a Go function. With c.Find its level is C, and the effect
 // that Find finds is that of the key (Spec.Marked); Spec.SettleAfter says how long Find may
-// lag behind a change. A spec that names a level keeps it.
+// lag behind a change. A spec that names a level keeps it. Params that do not fit Spec.Params, and a call
+// whose time is over, do not reach Do.
 func NewMutator[Params, Result any](spec Spec, c Change[Params, Result]) Mutator {
-	m := mutator[Params, Result]{spec, c, cmp.Or(spec.Effect, Mutate)}
+	m := mutator[Params, Result]{spec: spec, change: c, said: cmp.Or(spec.Effect, Mutate), params: sync.OnceValues(func() (*jsonschema.Schema, error) {
+		if spec.Params == nil {
+			return nil, nil
+		}
+		return schema.Compile(spec.Params)
+	})}
 	m.spec.Effect = Mutate
 	if c.Find == nil {
 		m.spec.Level = cmp.Or(spec.Level, keep.LevelNone)
@@ -85,6 +101,7 @@ type mutator[P, R any] struct {
 	spec   Spec
 	change Change[P, R]
 	said   Effect // by the spec
+	params func() (*jsonschema.Schema, error)
 }
 
 func (m mutator[P, R]) check() error {
@@ -113,7 +130,7 @@ func (m mutator[P, R]) Target(params json.RawMessage) string {
 
 // Mutate implements Mutator.
 func (m mutator[P, R]) Mutate(ctx context.Context, rec keep.Mutation) (Receipt, error) {
-	p, err := paramsOf[P](rec.Payload)
+	p, err := m.read(ctx, rec.Payload)
 	if err != nil {
 		return Receipt{}, err // nothing was sent
 	}
@@ -122,6 +139,24 @@ func (m mutator[P, R]) Mutate(ctx context.Context, rec keep.Mutation) (Receipt, 
 		return Receipt{}, err
 	}
 	return receiptOf(result), nil
+}
+
+// read returns params that fit the schema, while there is time for the call.
+func (m mutator[P, R]) read(ctx context.Context, raw json.RawMessage) (p P, err error) {
+	want, err := m.params()
+	if err == nil && want != nil {
+		var given any
+		if given, err = schema.Value(raw); err == nil {
+			err = want.Validate(given)
+		}
+	}
+	if err != nil {
+		return p, keep.Failf(keep.ClassLogic, "bad-params", "invalid params: %s", schema.Reasons(err))
+	}
+	if p, err = paramsOf[P](raw); err == nil && ctx.Err() != nil {
+		err = keep.Failf(keep.ClassTransient, "not-sent", "the time for the call was over before it was sent: %v", context.Cause(ctx))
+	}
+	return p, err
 }
 
 // A finder is a mutator that can be asked.
@@ -152,7 +187,8 @@ func receiptOf(result any) Receipt {
 	return Receipt{Result: raw}
 }
 
-// Check reports what is wrong with a connection before anything is called: its name, and tools that cannot work.
+// Check reports what is wrong with a connection before anything is called: its name, tools that cannot work, and
+// approvals that nobody would be asked for.
 func Check(c Connection) error {
 	if !IsName(c.Name) {
 		return fmt.Errorf("the name of a connection is %q: it needs letters, digits and _, and begins with no digit", c.Name)
@@ -173,7 +209,42 @@ func Check(c Connection) error {
 			}
 		}
 	}
+	if len(errs) == 0 { // all tools have names
+		for _, name := range slices.Sorted(maps.Keys(c.Approve)) {
+			if err := CheckApprove(c, name); err != nil {
+				errs = append(errs, fmt.Errorf("connection %s: approve.%s: %w", c.Name, name, err))
+			}
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// CheckApprove reports why nobody would be asked for what c.Approve says of the tool of a name. Whether it is a condition is
+// not its matter.
+func CheckApprove(c Connection, name string) error {
+	i := slices.IndexFunc(c.Tools, func(t Tool) bool { return t.Spec().Name == name })
+	switch {
+	case i < 0:
+		return fmt.Errorf("the connection %q has no such tool", c.Name)
+	case c.Tools[i].Spec().Effect != Mutate:
+		return fmt.Errorf("%s reads, and nobody is asked about that", name)
+	case c.Approve[name] == "":
+		return errors.New(`is empty; write "always", or a condition such as "params.amount > 500"`)
+	}
+	return nil
+}
+
+// Lacks says why none of conns has the tool of a full name, or none at all for "bank.*"; empty: one has it.
+func Lacks(conns []Connection, tool string) string {
+	conn, name, _ := strings.Cut(tool, ".")
+	at := slices.IndexFunc(conns, func(c Connection) bool { return c.Name == conn })
+	switch {
+	case at < 0:
+		return fmt.Sprintf("%s: there is no connection %q", tool, conn)
+	case name == "*" || slices.ContainsFunc(conns[at].Tools, func(t Tool) bool { return t.Spec().Name == name }):
+		return ""
+	}
+	return fmt.Sprintf("%s: the connection %q has no such tool", tool, conn)
 }
 
 // paramsOf reads params. The failure says that nothing was sent.

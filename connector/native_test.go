@@ -85,3 +85,18 @@ func TestNewMutator(t *testing.T) {
 		t.Errorf("without Find: asks %t, level %s; want level D", asks, blind.Spec().Level)
 	}
 }
+
+// A call whose time is over does not reach the function.
+func TestNewMutatorTooLate(t *testing.T) {
+	done := 0
+	m := connector.NewMutator(connector.Spec{Name: "do"}, connector.Change[contact, int]{Do: func(context.Context, string, contact) (int, error) {
+		done++
+		return done, nil
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := m.Mutate(ctx, keep.Mutation{Payload: []byte(`{"id":"ada"}`)})
+	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassTransient || done != 0 {
+		t.Errorf("%v after %d calls, want a transient failure", err, done)
+	}
+}

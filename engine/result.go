@@ -40,7 +40,7 @@ func (t *tool) fits(result json.RawMessage) string {
 		err = t.result.Validate(doc)
 	}
 	if err != nil {
-		return schemaReasons(err)
+		return schema.Reasons(err)
 	}
 	return ""
 }

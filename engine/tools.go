@@ -291,7 +291,7 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 		delete(m, "subkey") // accepted by every mutate tool, never sent
 	}
 	if err := t.params.Validate(doc); err != nil {
-		return nil, c.logicf("bad-params", "invalid params: %s", schemaReasons(err))
+		return nil, c.logicf("bad-params", "invalid params: %s", schema.Reasons(err))
 	}
 	return params, nil
 }
@@ -330,25 +330,6 @@ func (t *tool) checkResult(result json.RawMessage) string {
 		return "the result does not have the declared shape: " + why
 	}
 	return ""
-}
-
-// schemaReasons flattens a validation error to its leaves, one line.
-func schemaReasons(err error) string {
-	ve, ok := errors.AsType[*jsonschema.ValidationError](err)
-	if !ok {
-		return err.Error()
-	}
-	var out []string
-	for line := range strings.Lines(ve.Error()) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "- ") {
-			out = append(out, strings.TrimPrefix(line, "- "))
-		}
-	}
-	if len(out) == 0 {
-		return strings.ReplaceAll(ve.Error(), "\n", " ")
-	}
-	return strings.Join(out, "; ")
 }
 
 // read performs a list or get call. A failure without a class is transient, and

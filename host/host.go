@@ -121,8 +121,12 @@ type Config struct {
 	// targets, nobody is told.
 	Notify notify.Config
 
-	// Budgets bound what calls may spend, all together.
+	// Budgets bound what calls may spend, all together. One that names a tool that no connection has is refused.
 	Budgets []budget.Rule
+
+	// Elsewhere reports of a connection that is not among Connections that it is one, whose tools budgets may
+	// name: another program's on the same store, or that of a gateway. If nil, none is.
+	Elsewhere func(connection string) bool
 
 	// Repairs says who repairs scripts that fail. If nil, nobody does; see Host.SetRepairs.
 	Repairs *Repairs
@@ -149,7 +153,7 @@ type Config struct {
 	Trace func(w keep.WorkflowName, p engine.Point)
 }
 
-// Errors of Host.Run and Host.RunUntilIdle, which then did nothing.
+// Errors of Host.Run and Host.RunUntilIdle, and ErrClosed of what deploys, which then did nothing.
 var (
 	ErrRunning = errors.New("the host runs already")
 	ErrClosed  = errors.New("the host is closed")
@@ -191,6 +195,9 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		cfg.Schemas = new(engine.Schemas)
 	}
 	tools, err := toolsOf(cfg)
+	if err == nil {
+		cfg.Budgets, err = budgetsOf(cfg.Budgets, cfg.Connections, cfg.Elsewhere)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -309,7 +316,7 @@ func (h *Host) Run(ctx context.Context) error {
 }
 
 // RunUntilIdle works until nothing is left to do without a person, an event or a later time, or until ctx is
-// done, and returns the cause of that then.
+// done, and returns the cause of that then. It returns nil also where questions are open; the store's Escalations lists them.
 func (h *Host) RunUntilIdle(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -342,6 +349,12 @@ func (h *Host) begin() error {
 	}
 	h.running = true
 	return nil
+}
+
+func (h *Host) isClosed() bool {
+	h.set.Lock()
+	defer h.set.Unlock()
+	return h.closed
 }
 
 func (h *Host) end() {
@@ -400,6 +413,9 @@ func closeConnections(conns []connector.Connection) error {
 // conns are then the caller's to close.
 func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention, budgets []budget.Rule, breaker keep.Breaker) error {
 	tools, err := engine.NewTools(conns)
+	if err == nil {
+		budgets, err = budgetsOf(budgets, conns, h.cfg.Elsewhere)
+	}
 	if err == nil {
 		err = r.Validate()
 	}

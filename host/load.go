@@ -121,6 +121,9 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 	if w == nil || w.Bundle == nil {
 		return keep.Deployment{}, errors.New("deploy: the workflow was not loaded: it comes from Load or LoadGo")
 	}
+	if h.isClosed() {
+		return keep.Deployment{}, ErrClosed
+	}
 	w, err := Continued(ctx, h.store, w)
 	if err != nil {
 		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)

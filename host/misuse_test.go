@@ -10,6 +10,8 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -53,6 +55,9 @@ func TestRunOnceAtATime(t *testing.T) {
 	if err := h.RunUntilIdle(t.Context()); err != host.ErrClosed {
 		t.Errorf("after Close: %v, want ErrClosed", err)
 	}
+	if _, err := h.Deploy(t.Context(), w); err != host.ErrClosed {
+		t.Errorf("Deploy after Close: %v, want ErrClosed", err)
+	}
 }
 
 // What no program means is refused with a word of what is wrong, when the host is opened.
@@ -78,6 +83,18 @@ func TestMisuseIsRefused(t *testing.T) {
 			t.Errorf("Open: %v, want %q", err, want)
 		}
 	}
+	for want, approve := range map[string]map[string]string{
+		`approve.od: the connection "svc" has no such tool`: {"od": "always"},
+		"approve.read: read reads":                          {"read": "always"},
+		"approve.do: is empty":                              {"do": ""},
+		"no-condition(":                                     {"do": "no-condition("},
+	} {
+		c := connector.Connection{Name: "svc", Approve: approve, Tools: []connector.Tool{good, connector.NewReader(connector.Spec{Name: "read"},
+			func(context.Context, params) (string, error) { return "", nil })}}
+		if _, err := host.Open(t.Context(), memory.New(), host.Config{Connections: []connector.Connection{c}}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open: %v, want %q", err, want)
+		}
+	}
 	if _, err := host.Open(t.Context(), nil, host.Config{}); err == nil {
 		t.Error("a host was opened without a store")
 	}
@@ -95,5 +112,69 @@ func TestMisuseIsRefused(t *testing.T) {
 	}
 	if err := h.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A budget that bounds nothing, as one about a mistyped tool does, is refused when the host is opened and when it is configured anew.
+// A literal is as good as what budget.New returns.
+func TestBudgetsAreChecked(t *testing.T) {
+	type params struct {
+		ID     string `json:"id"`
+		Amount int    `json:"amount"`
+	}
+	paid := 0
+	conns := []connector.Connection{{Name: "bank", Tools: []connector.Tool{connector.NewMutator(connector.Spec{Name: "pay", Identity: []string{"id"}},
+		connector.Change[params, string]{Do: func(_ context.Context, _ string, p params) (string, error) { paid += p.Amount; return "", nil }})}}}
+	rule := func(name string, tools ...string) budget.Rule {
+		return budget.Rule{Name: name, Tools: tools, Sum: "params.amount", Limit: 150 * keep.AmountUnit, Per: time.Hour}
+	}
+	wrong := rule("cash", "bank.pay")
+	wrong.Sum = "params.amount +"
+	cfg := host.Config{Connections: conns, Budgets: []budget.Rule{rule("cash", "bank.pay", "shop.buy"), rule("all", "*"), rule("wide", "bank.*")},
+		Elsewhere: func(c string) bool { return c == "shop" }}
+	h, err := host.Open(t.Context(), memory.New(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for want, rules := range map[string][]budget.Rule{
+		`budget "cash": bank.pya: the connection "bank" has no such tool`: {rule("cash", "bank.pya")},
+		`budget "cash": bnk.pay: there is no connection "bnk"`:            {rule("cash", "bnk.pay")},
+		`budget "cash": "cash" is a name of two budgets`:                  {rule("cash", "bank.pay"), rule("cash", "bank.pay")},
+		`budget "cash": it is about no call`:                              {rule("cash")},
+		`is no name of a budget`:                                          {{}},
+		`budget "cash": "params.amount +"`:                                {wrong},
+	} {
+		if h, err := host.Open(t.Context(), memory.New(), host.Config{Connections: conns, Budgets: rules}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open: %v, want %q", err, want)
+			if err == nil {
+				h.Close()
+			}
+		}
+		if err := h.Reconfigure(conns, policy.Retention{}, rules, keep.Breaker{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Reconfigure: %v, want %q", err, want)
+		}
+	}
+	w, err := h.LoadGo(&handler.Workflow{Name: "w", Handlers: []handler.Handler{handler.Job{Name: "j", Schedule: keep.Schedule{Interval: time.Hour}, Run: func(ctx context.Context, w *handler.Worker) error {
+		for _, id := range []string{"a", "b"} {
+			if err := w.Item(ctx, id, id, func(ctx context.Context, it *handler.Item) error {
+				if it.Done() {
+					return nil
+				}
+				return it.Call(ctx, "bank.pay", params{id, 100}, nil)
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}}})
+	if err == nil {
+		_, err = h.Deploy(t.Context(), w)
+	}
+	if err == nil {
+		err = h.RunUntilIdle(t.Context())
+	}
+	if err != nil || paid != 100 {
+		t.Errorf("a budget of 150 let %d through, %v; want 100", paid, err)
 	}
 }

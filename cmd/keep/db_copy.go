@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -20,12 +23,20 @@ import (
 // copyCmd moves a database. It takes both as arguments and not by --db: which is which must be seen
 // in the line that is typed.
 func (a *app) copyCmd() *cobra.Command {
-	return &cobra.Command{
+	leave := false
+	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Move a database to another one: SQLite to Postgres, back, or between two of a kind",
-		Long: `Copy moves everything from one database to another, which must be new or empty: a
+		Long: `Copy moves everything of Keep from one database to another, which must be new or empty: a
 file, or a postgres:// URL. What was in flight, in doubt or asked continues there, with the
 same ids, keys and tokens.
+
+Tables that are not Keep's, as those that a program writes to with idempotency.Tx, are not
+moved. If FROM has any, copy names them and does nothing. With --leave-tables it moves what is
+Keep's, and they stay in FROM, where they can still be written to: move them yourself
+before anything works on TO, whose keys say that it is all done. For another file
+instead, keep db backup and keep db restored take along all that is in the file. In Postgres
+it is about tables in the schema of Keep's, but those of extensions.
 
 No host may work on either: stop them first, and the proxies. Copy keeps others from
 writing to FROM while it reads, compares all rows and checks every law on TO, and only
@@ -40,8 +51,12 @@ If the copy is interrupted, run the same command again. Until FROM is sealed it 
 --db names no database here: both are arguments. A password of Postgres belongs in
 PGPASSWORD or ~/.pgpass.`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.copyDatabase(cmd.Context(), args[0], args[1]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.copyDatabase(cmd.Context(), args[0], args[1], leave)
+		},
 	}
+	cmd.Flags().BoolVar(&leave, "leave-tables", false, "tables that are not Keep's stay in FROM")
+	return cmd
 }
 
 // unsealCmd opens a database that was moved. Without a look at the copy it does so only if the
@@ -106,7 +121,7 @@ func shortPlace(p transfer.Place) string {
 
 // copyDatabase moves a database, and shows how far it has come. If the process dies, FROM is as it
 // was, or sealed with TO complete; the same command then finds out which, and completes it.
-func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
+func (a *app) copyDatabase(ctx context.Context, fromName, toName string, leave bool) error {
 	from, err := placeOf(fromName)
 	if err != nil {
 		return err
@@ -117,18 +132,24 @@ func (a *app) copyDatabase(ctx context.Context, fromName, toName string) error {
 	}
 	p := new(copyProgress)
 	stop := a.Animate(p.line)
-	done, err := transfer.Mover{Now: a.Now(), Tell: p.tell}.Copy(ctx, from, to)
+	done, err := transfer.Mover{Now: a.Now(), Tell: p.tell, LeaveTables: leave}.Copy(ctx, from, to)
 	stop() // before anything else is written to the terminal
+	if errors.Is(err, transfer.ErrOtherTables) {
+		err = fmt.Errorf("%w. Say --leave-tables to leave them, and move them yourself then; see keep db copy --help", err)
+	}
 	if err != nil {
 		return err
 	}
 	if a.JSON {
-		return a.PrintJSON(map[string]any{"from": from.Name(), "to": to.Name(), "rows": done.Rows, "digest": done.Digest, "resumed": done.Resumed})
+		return a.PrintJSON(map[string]any{"from": from.Name(), "to": to.Name(), "rows": done.Rows, "digest": done.Digest, "resumed": done.Resumed, "left": slices.Concat([]string{}, done.Left)})
 	}
 	if done.Resumed {
 		fmt.Fprintf(a.Err, "%s was complete, and is open now.\n", shortPlace(to))
 	} else {
 		fmt.Fprintf(a.Err, "%s are in %s, with the same digest %.12s…, and no law is broken.\n", terminal.Plural(int(done.Rows), "row"), shortPlace(to), done.Digest)
+	}
+	if len(done.Left) > 0 {
+		fmt.Fprintf(a.Err, "Not Keep's, and still in %s: %s. Move them before anything works on %s.\n", shortPlace(from), strings.Join(done.Left, ", "), shortPlace(to))
 	}
 	fmt.Fprintf(a.Err, "%s is sealed. Set db to the new one, and start the hosts.\n", shortPlace(from))
 	return nil

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,4 +129,24 @@ func exited(err error) int {
 		return e.ExitCode()
 	}
 	return 0
+}
+
+// Tables of a program beside Keep's are not moved, and a copy that leaves them says so before and after.
+func TestCopyLeavesTables(t *testing.T) {
+	w := newCrashWorld(t)
+	w.must("run", ".")
+	db, err := sql.Open("sqlite", filepath.Join(w.dir, "keep.db"))
+	if err == nil {
+		_, err = db.ExecContext(t.Context(), `CREATE TABLE payment (id INT)`)
+	}
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := w.keep("db", "copy", "keep.db", "new.db")
+	if exited(err) != exit.Failed || !strings.Contains(string(out), "payment") || !strings.Contains(string(out), "--leave-tables") {
+		t.Errorf("a copy that would leave a table: %v\n%s", err, out)
+	}
+	if out := w.must("db", "copy", "keep.db", "new.db", "--leave-tables"); !strings.Contains(string(out), "still in keep.db: payment.") {
+		t.Errorf("a copy that leaves a table says:\n%s", out)
+	}
 }

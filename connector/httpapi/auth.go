@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/internal/redact"
 )
 
@@ -85,7 +86,7 @@ func (s *service) authorize(ctx context.Context, req *http.Request) (Authorizati
 // exchange sends a request with the credentials that are good now. A read that is refused
 // for them is sent again once, if there are others then. It returns what the last request
 // carried. An error may be a *keep.Failure: nothing was sent.
-func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Request) (resp *http.Response, u used, err error) {
+func (s *service) exchange(ctx context.Context, t *once.Transport, req *http.Request) (resp *http.Response, u used, err error) {
 	a, err := s.authorize(ctx, req)
 	if err != nil {
 		return nil, u, err
@@ -102,11 +103,9 @@ func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Req
 	if err := resp.Body.Close(); err != nil {
 		return nil, u, err
 	}
-	if body, ok := req.Body.(once); ok {
-		if rewind, ok := body.r.(io.Seeker); ok {
-			if _, err := rewind.Seek(0, io.SeekStart); err != nil {
-				return nil, u, err
-			}
+	if body, ok := req.Body.(rewindable); ok {
+		if _, err := body.Seek(0, io.SeekStart); err != nil {
+			return nil, u, err
 		}
 	}
 	if a, err = s.authorize(ctx, req); err != nil {
@@ -118,7 +117,7 @@ func (s *service) exchange(ctx context.Context, t *http.Transport, req *http.Req
 
 // roundTrip sends a request, and says of one that succeeded that its credentials were
 // accepted.
-func (s *service) roundTrip(ctx context.Context, t *http.Transport, req *http.Request, a Authorization) (*http.Response, error) {
+func (s *service) roundTrip(ctx context.Context, t *once.Transport, req *http.Request, a Authorization) (*http.Response, error) {
 	resp, err := roundTrip(ctx, t, req)
 	if err == nil && s.auth != nil && resp.StatusCode < http.StatusMultipleChoices {
 		s.auth.Accepted(context.WithoutCancel(ctx), a)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/law/grant"
 )
 
@@ -31,8 +32,8 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 		hide:   newHider(cfg),
 		auth:   cfg.Auth,
 		config: cfg,
-		reads:  newTransport(true),
-		writes: newTransport(false),
+		reads:  once.NewTransport(true),
+		writes: once.NewTransport(false),
 	}
 	s.base = checkBase(c, cfg.BaseURL)
 	if len(cfg.Tools) == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/internal/redact"
 )
 
@@ -30,8 +31,8 @@ type service struct {
 	references map[string]string // headers without the values of secrets
 	hide       *redact.Hider
 	auth       Auth // nil: the header and the query hold all credentials
-	reads      *http.Transport
-	writes     *http.Transport // has a connection for each request
+	reads      *once.Transport
+	writes     *once.Transport // has a connection for each request
 }
 
 // close ends idle connections.
@@ -186,7 +187,7 @@ func (s *service) request(method, target string, body []byte, kind string) (*htt
 		req.Host = host
 		req.Header.Del("Host")
 	}
-	req.Body = once{bytes.NewReader(body)}
+	req.Body = rewindable{bytes.NewReader(body)}
 	req.ContentLength = int64(len(body))
 	if body != nil && req.Header.Get("Content-Type") == "" {
 		req.Header.Set("Content-Type", kind)
@@ -306,7 +307,7 @@ func (m *mutator) send(ctx context.Context, req *http.Request) (answer, error) {
 	if f := m.ownFailure(err); f != nil {
 		return answer{}, f
 	}
-	if errors.Is(err, errNotSent) {
+	if errors.Is(err, once.ErrNotSent) {
 		return answer{}, m.failf(keep.ClassTransient, "not-sent", "nothing was sent: %s", m.service.hide.Text(why(ctx, err)))
 	}
 	if err != nil {

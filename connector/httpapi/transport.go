@@ -1,79 +1,33 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptrace"
-	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/ontime"
+	"github.com/keep-run/keep/connector/once"
 )
 
-// idle is how long a connection of reads is kept for the next read. It is
-// shorter than the idle timeout of common servers (Node: 5 s), so that a read
-// seldom meets a connection that the server is just closing.
-const idle = time.Second
-
-// maxHeader bounds the header of an answer.
-const maxHeader = 256 << 10
-
-// newTransport returns a transport that can't send a request twice. HTTP/2 is
-// off: its transport repeats requests that a server's GOAWAY overtook.
-func newTransport(keepAlive bool) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            new(ontime.Dialer).DialContext,
-		DisableCompression:     true,
-		DisableKeepAlives:      !keepAlive,
-		IdleConnTimeout:        idle,
-		MaxIdleConnsPerHost:    8,
-		MaxResponseHeaderBytes: maxHeader,
-		Protocols:              protocols,
-	}
-}
-
-// once is a body that net/http can't rewind. A request with a body and without
-// GetBody is never sent again, not even if it is a GET or has an
-// Idempotency-Key; an empty once sends no body.
-type once struct{ r io.Reader }
-
-// Read reads the body.
-func (o once) Read(p []byte) (int, error) { return o.r.Read(p) }
+// rewindable is the body of a request, for the one of a read that is sent again with other credentials.
+type rewindable struct{ *bytes.Reader }
 
 // Close does nothing: the bytes are in memory.
-func (o once) Close() error { return nil }
+func (rewindable) Close() error { return nil }
 
-// errNotSent marks errors of requests that never left.
-var errNotSent = errors.New("nothing was sent")
-
-// roundTrip sends req and returns the answer. An error is errNotSent if no
-// connection was made; after that anything may have reached the service.
+// roundTrip sends req and returns the answer. An error is once.ErrNotSent if nothing left.
 //
 // It calls the transport without an http.Client, so there is nothing that
-// follows redirects or keeps cookies. On a connection of its own nothing is sent after
-// the end of ctx.
-func roundTrip(ctx context.Context, t *http.Transport, req *http.Request) (*http.Response, error) {
+// follows redirects or keeps cookies.
+func roundTrip(ctx context.Context, t *once.Transport, req *http.Request) (*http.Response, error) {
 	if err := connector.Admit(ctx); err != nil {
-		return nil, errors.Join(errNotSent, err)
+		return nil, errors.Join(once.ErrNotSent, err)
 	}
-	begun := false
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }}
-	ctx = httptrace.WithClientTrace(ctx, trace)
-	if t.DisableKeepAlives { // the connection is this request's alone
-		ctx = ontime.WithEnd(ctx)
-	}
-	resp, err := t.RoundTrip(req.WithContext(ctx))
-	if err != nil && !begun {
-		return nil, errors.Join(errNotSent, err)
-	}
-	return resp, err
+	return t.RoundTrip(req.WithContext(ctx))
 }
 
 // why says in a few words for a person what a transport error was.

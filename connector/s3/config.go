@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/ontime"
+	"github.com/keep-run/keep/connector/once"
 )
 
 // Kind is what configuration calls this connector.
@@ -79,7 +78,7 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 		name: name, base: base, bucket: cfg.Bucket, region: region, hide: strings.NewReplacer(cfg.SecretKey, "[hidden]", cfg.AccessKey, "[hidden]"),
 		credentials: aws.Credentials{AccessKeyID: cfg.AccessKey, SecretAccessKey: cfg.SecretKey, SessionToken: cfg.SessionToken},
 		signer:      v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
-		reads:       transport(true), changes: transport(false),
+		reads:       once.NewTransport(true), changes: once.NewTransport(false),
 		timeout: time.Duration(cfg.Timeout), complete: cfg.Complete,
 	}
 	if cfg.SettleAfter != nil {
@@ -120,19 +119,4 @@ func parseBase(c *connector.Checker, cfg Config, region string) *url.URL {
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// idle is how long a connection of reads is kept. It is shorter than the idle timeout of
-// common servers.
-const idle = time.Second
-
-// transport returns one that cannot send a request twice: HTTP/2 repeats requests that a
-// GOAWAY overtook, so it is off. Changes have a connection each.
-func transport(keepAlive bool) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: new(ontime.Dialer).DialContext, DisableCompression: true,
-		DisableKeepAlives: !keepAlive, IdleConnTimeout: idle, MaxIdleConnsPerHost: 8, MaxResponseHeaderBytes: 64 << 10, Protocols: protocols,
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"time"
@@ -20,7 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/connector/internal/ontime"
+	"github.com/keep-run/keep/connector/once"
 )
 
 // Bounds.
@@ -40,7 +39,7 @@ type service struct {
 	signer         *v4.Signer
 	hide           *strings.Replacer
 	pinned         json.RawMessage
-	reads, changes *http.Transport
+	reads, changes *once.Transport
 	timeout        time.Duration
 	settle         time.Duration
 	complete       bool // nobody else takes objects away
@@ -66,26 +65,18 @@ type response struct {
 	text   string
 }
 
-// errNotSent marks errors of requests that never left.
-var errNotSent = errors.New("nothing was sent")
-
-// send makes one request, once, and follows no redirect. An error is errNotSent if no
+// send makes one request, once, and follows no redirect. An error is once.ErrNotSent if no
 // connection was made; after that anything may have reached the service.
 func (s *service) send(ctx context.Context, r request) (*response, error) {
 	req, err := s.sign(ctx, r)
 	if err != nil {
-		return nil, errors.Join(errNotSent, err)
+		return nil, errors.Join(once.ErrNotSent, err)
 	}
-	t, begun := s.reads, false
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { begun = true }}
-	ctx = httptrace.WithClientTrace(ctx, trace)
-	if r.change { // the connection is this request's alone
-		t, ctx = s.changes, ontime.WithEnd(ctx)
+	t := s.reads
+	if r.change {
+		t = s.changes
 	}
-	resp, err := t.RoundTrip(req.WithContext(ctx))
-	if err != nil && !begun {
-		return nil, errors.Join(errNotSent, err)
-	}
+	resp, err := t.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -102,12 +93,6 @@ func (s *service) send(ctx context.Context, r request) (*response, error) {
 	return a, nil
 }
 
-// once is a body that net/http cannot rewind, so that it never sends it again.
-type once struct{ io.Reader }
-
-// Close does nothing: the bytes are in memory.
-func (once) Close() error { return nil }
-
 // sign writes the request and its signature, which is good for some minutes.
 func (s *service) sign(ctx context.Context, r request) (*http.Request, error) {
 	u := *s.base
@@ -122,7 +107,7 @@ func (s *service) sign(ctx context.Context, r request) (*http.Request, error) {
 		req.Header = r.header.Clone()
 	}
 	if r.method == http.MethodPut {
-		req.Body, req.ContentLength = once{bytes.NewReader(r.body)}, int64(len(r.body))
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(r.body)), int64(len(r.body))
 	}
 	sum := sha256.Sum256(r.body)
 	hash := hex.EncodeToString(sum[:])
@@ -190,7 +175,7 @@ func (s *service) lost(ctx context.Context, tool string, change bool, err error)
 	if ctx.Err() != nil {
 		code = "timeout"
 	}
-	if change && !errors.Is(err, errNotSent) {
+	if change && !errors.Is(err, once.ErrNotSent) {
 		return s.failf(tool, keep.ClassUnknown, code, "no answer: %v; it may have happened", err)
 	}
 	return s.failf(tool, class, code, "%v", err)

@@ -3,14 +3,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/store/memory"
@@ -57,25 +63,87 @@ func mutate(_ context.Context, _ *handler.Getter, p handler.Prepared[invoice]) (
 	return handler.Call{Tool: "mailer.send", Params: p.Data}, nil
 }
 
+// A mailbox is the other side: a service that sends a mail for each POST, loses the answer, and can be asked by key.
+type mailbox struct {
+	url string
+
+	mu   sync.Mutex // protects sent
+	sent map[string]invoice
+}
+
+func (m *mailbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r.Method == http.MethodGet {
+		if _, found := m.sent[r.URL.Query().Get("key")]; !found {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return
+	}
+	var i invoice
+	check(json.NewDecoder(r.Body).Decode(&i))
+	m.sent[r.Header.Get("Idempotency-Key")] = i
+	fmt.Println("mailer: sends to", i.To, "and loses the answer")
+	panic(http.ErrAbortHandler)
+}
+
+// client sends a request once. That of net/http may send it twice.
+var client = once.NewClient()
+
+func (m *mailbox) send(ctx context.Context, key string, i invoice) (string, error) {
+	body, err := json.Marshal(i)
+	if err != nil {
+		return "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the mailer answered %s", resp.Status)
+	}
+	return "sent", nil
+}
+
+func (m *mailbox) find(ctx context.Context, key string, _ invoice) (string, bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"?key="+url.QueryEscape(key), nil)
+	if err != nil {
+		return "", false, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", false, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return "sent", true, nil
+	case http.StatusNotFound:
+		return "", false, nil
+	}
+	return "", false, fmt.Errorf("the mailer answered %s", resp.Status) // it is asked again
+}
+
 func main() {
-	sent := map[string]invoice{} // what the mailer did, by the key of the call
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	box := &mailbox{url: "http://" + l.Addr().String(), sent: make(map[string]invoice)}
+	server := &http.Server{Handler: box}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // until Close
 	books := connector.Connection{Name: "books", Connector: "go", Tools: []connector.Tool{
 		connector.NewReader(connector.Spec{Name: "overdue", Effect: connector.List}, func(context.Context, struct{}) ([]invoice, error) {
 			return []invoice{{"INV-1", "ada@example.com"}, {"INV-2", "bob@example.com"}}, nil
 		}),
 	}}
 	mailer := connector.Connection{Name: "mailer", Connector: "go", Tools: []connector.Tool{
-		connector.NewMutator(connector.Spec{Name: "send", Identity: []string{"id"}}, connector.Change[invoice, string]{
-			Do: func(_ context.Context, key string, i invoice) (string, error) {
-				sent[key] = i
-				fmt.Println("mailer: sends to", i.To, "and loses the answer")
-				return "", errors.New("connection reset")
-			},
-			Find: func(_ context.Context, key string, _ invoice) (string, bool, error) {
-				_, found := sent[key]
-				return "sent", found, nil
-			},
-		}),
+		connector.NewMutator(connector.Spec{Name: "send", Identity: []string{"id"}}, connector.Change[invoice, string]{Do: box.send, Find: box.find}),
 	}}
 	ctx := context.Background()
 	// sqlite.New("keep.db", sqlite.Config{Host: true}) in the place of memory.New() forgets nothing.
@@ -87,7 +155,11 @@ func main() {
 	check(err)
 	check(h.RunUntilIdle(ctx)) // or h.Run(ctx), until ctx is done
 	check(h.Close())
-	fmt.Println(len(sent), "mails for 2 invoices")
+	check(server.Close())
+	serving.Wait()
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	fmt.Println(len(box.sent), "mails for 2 invoices")
 }
 
 func check(err error) {

@@ -54,18 +54,19 @@ store/transfer          timed  . law/key
 
 llm                     timed  law/policy
 
-connector               timed  . law/ledger law/limit internal/utf8json
+connector               timed  . law/ledger law/limit internal/schema internal/utf8json
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/eml  timed  connector/internal/jsonval
+connector/once          timed  . connector/internal/...
 connector/files         timed  . law/ledger connector connector/internal/...
-connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... internal/redact internal/schema
+connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... connector/once internal/redact internal/schema
 connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact
 connector/packs         timed
 connector/pairings      timed
 connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
 connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular
-connector/s3            clock  . law/ledger connector connector/internal/...
+connector/s3            clock  . law/ledger connector connector/internal/... connector/once
 connector/sqldb         timed  . law/ledger connector connector/internal/...
 
 script/workflow         timed  . connector law/policy law/schedule
@@ -162,7 +163,7 @@ cmd/keep/internal/otlp  clock
 examples/...            main
 examples/gateway/agent  timed  llm
 examples/try            dev    examples/gateway/agent internal/twin internal/llmtest llm testkit/connectortest
-examples/go             main   . connector handler host store/memory
+examples/go             main   . connector connector/once handler host store/memory
 `
 
 // impure are what pure packages may not import, and all below them.

@@ -146,7 +146,7 @@ var boundsBreaks = []Break{
 	{"unusable-approval-is-accepted", "permitted", "engine/tools.go",
 		`if t.approvals, err = grant.CompileApprovals(connector.Approvals(c, spec)); err != nil {`, `if t.approvals, err = grant.CompileApprovals(connector.Approvals(c, spec)); err != nil && false {`, "./engine -run TestApprovalThatCannotBeUsed"},
 	{"unusable-approval-has-no-place", "explained", "cmd/keep/internal/config/approve.go",
-		`case err != nil:`, `case false:`, "./cmd/keep/internal/config -run TestApproveOfConnections"},
+		`if err != nil {`, `if false {`, "./cmd/keep/internal/config -run TestApproveOfConnections"},
 
 	// budgets: nothing is sent for which there is no room.
 	{"budget-is-not-held-by-the-record", "within-budget", "law/commit/within.go",

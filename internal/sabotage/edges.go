@@ -107,6 +107,16 @@ var edgesBreaks = []Break{
 		`return errors.Is(err, keep.ErrNewerDatabase) || errors.Is(err, keep.ErrReplaced)`, `return errors.Is(err, keep.ErrNewerDatabase)`, "./engine -run TestOutdatedHostEnds"},
 	{"copied-over-accounts", "nothing-lost", "store/postgres/receive.go",
 		`append([]string{"lease"}, kindTables()...)`, `[]string{"lease", "workflow", "idempotency_key", "credential"}`, "./store/transfer -run TestTargetHasAnAccount"},
+	{"tables-of-others-are-left-unsaid", "nothing-lost", "store/transfer/copy.go",
+		`if len(done.Left) > 0 && !m.LeaveTables {`, `if false {`, "./store/transfer -run TestOtherTables$"},
+	{"tables-of-others-are-fenced", "nothing-lost", "store/sqlite/place.go",
+		`if !ours()[table] {`, `if false {`, "./store/transfer -run TestOtherTables$"},
+	{"budget-of-a-mistyped-tool", "within-budget", "host/budget.go",
+		`if why := connector.Lacks(conns, tool); why != "" {`, `if why := connector.Lacks(conns, tool); false && why != "" {`, "./host -run TestBudgetsAreChecked"},
+	{"approval-of-a-mistyped-tool", "permitted", "connector/native.go",
+		`if err := CheckApprove(c, name); err != nil {`, `if err := CheckApprove(c, name); false && err != nil {`, "./host -run TestMisuseIsRefused"},
+	{"http-sends-again-by-itself", "once", "connector/once/once.go",
+		`req.GetBody = nil`, `_ = req.GetBody`, "./connector/once -run TestOnce"},
 	{"budget-raised-by-a-refused-answer", "within-budget", "law/budget/budget.go",
 		`up.By == d.By && up.At.Equal(d.At)`, `true`, "./law/budget -run TestRead"},
 	{"raise-dies-with-its-process", "within-budget", "law/budget/budget.go",
@@ -277,7 +287,7 @@ var edgesBreaks = []Break{
 	// The connector for HTTP.
 	{"http-500-is-failed", "doubt-is-not-failure", "connector/httpapi/answer.go",
 		"default:\n\t\treturn keep.ClassUnknown", "default:\n\t\treturn keep.ClassTransient", "./connector/httpapi -run TestStatuses"},
-	{"http-reset-is-not-sent", "doubt-is-not-failure", "connector/httpapi/transport.go",
+	{"http-reset-is-not-sent", "doubt-is-not-failure", "connector/once/once.go",
 		`if err != nil && !begun {`, `if err != nil && (begun || !begun) {`, "./connector/httpapi"},
 
 	// The command.

@@ -3,6 +3,8 @@ package schema
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -29,3 +31,22 @@ func Compile(text []byte) (*jsonschema.Schema, error) {
 
 // Value returns a JSON text as Validate wants it, with its numbers as they are written.
 func Value(text []byte) (any, error) { return jsonschema.UnmarshalJSON(bytes.NewReader(text)) }
+
+// Reasons flattens a validation error to its leaves, one line.
+func Reasons(err error) string {
+	ve, ok := errors.AsType[*jsonschema.ValidationError](err)
+	if !ok {
+		return err.Error()
+	}
+	var out []string
+	for line := range strings.Lines(ve.Error()) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "- ") {
+			out = append(out, strings.TrimPrefix(line, "- "))
+		}
+	}
+	if len(out) == 0 {
+		return strings.ReplaceAll(ve.Error(), "\n", " ")
+	}
+	return strings.Join(out, "; ")
+}

@@ -31,8 +31,8 @@ import (
 type Rule struct {
 	Name      string
 	Was       []string            // all names that it had before, in records
-	Tools     []string            // names, or "bank.*" or "*"; none: all
-	Workflows []keep.WorkflowName // none: all
+	Tools     []string            // names, or "bank.*" or "*"; none: all, of Workflows
+	Workflows []keep.WorkflowName // none: all, of Tools
 	Sum       string              // an expression over params; empty: calls are counted
 	Limit     keep.Amount
 	Per       time.Duration
@@ -82,6 +82,26 @@ func New(r Rule) (Rule, error) {
 		return r, wrongf("sum", "%q: %w", r.Sum, err)
 	}
 	return r, nil
+}
+
+// Ready returns rules ready to decide, as New makes them, or all that is wrong with them. Two have no
+// name in common: what was spent under it counts in one.
+func Ready(rules []Rule) ([]Rule, error) {
+	var errs []error
+	ready, taken := make([]Rule, len(rules)), make(map[string]bool)
+	for i, r := range rules {
+		var err error
+		if ready[i], err = New(r); err != nil {
+			errs = append(errs, fmt.Errorf("budget %q: %w", r.Name, err))
+		}
+		for _, name := range r.Names() {
+			if taken[name] {
+				errs = append(errs, fmt.Errorf("budget %q: %q is a name of two budgets, or said twice", r.Name, name))
+			}
+			taken[name] = true
+		}
+	}
+	return ready, errors.Join(errs...)
 }
 
 // Mark returns a mark of what the rule says: that of another rule differs. It is stored.

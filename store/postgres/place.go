@@ -142,6 +142,20 @@ type held struct {
 func (h *held) Store() string       { return h.store }
 func (h *held) Mark() transfer.Mark { return h.mark }
 
+// OtherTables returns those in the schema of Keep's tables that are neither Keep's nor an extension's. An
+// application that has its own in another schema is none of Keep's business; see transfer.Held.
+func (h *held) OtherTables(ctx context.Context) ([]string, error) {
+	rows, err := h.tx.Query(ctx, `SELECT relname::text FROM pg_class c
+		WHERE relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'meta'::regclass) AND relkind IN ('r', 'p') AND NOT relispartition
+			AND relname <> 'meta' AND relname <> ALL ($1)
+			AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+		ORDER BY relname`, slices.Concat(derivedTables, kindTables()))
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
 // Set ends the transaction with a mark; see transfer.Held.
 func (h *held) Set(ctx context.Context, m transfer.Mark) error {
 	err := setMark(ctx, h.tx, m)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep/store/internal/stored"
@@ -226,24 +228,32 @@ func setMark(c *conn, m transfer.Mark) error {
 	return nil
 }
 
-// fence makes or drops triggers that refuse every change of every table but meta: also
-// one by a process that opened the file before, or by an older version of Keep.
+// fence makes or drops triggers that refuse every change of every table of Keep but meta: also
+// one by a process that opened the file before, or by an older version of Keep. That one
+// fenced tables of others, too; those triggers are dropped.
 func fence(c *conn, up bool) error {
+	changes := []string{"insert", "update", "delete"}
 	var script string
-	err := c.rows(`SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'fence\_%' ESCAPE '\'`, nil, func(row []driver.Value) {
-		script += `DROP TRIGGER "` + row[0].(string) + `";`
+	err := c.rows(`SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger'`, nil, func(row []driver.Value) {
+		name, table := row[0].(string), row[1].(string)
+		if slices.Contains(changes, strings.TrimPrefix(name, "fence_"+table+"_")) {
+			script += `DROP TRIGGER ` + quoted(name) + `;`
+		}
 	})
 	if err != nil {
 		return err
 	}
 	if up {
-		err = c.rows(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name <> 'meta'`,
-			nil, func(row []driver.Value) {
-				for _, change := range []string{"insert", "update", "delete"} {
-					script += `CREATE TRIGGER "fence_` + row[0].(string) + `_` + change + `" BEFORE ` + change + ` ON "` + row[0].(string) + `"
-						BEGIN SELECT RAISE(ABORT, 'this database was moved, or is being moved to: nobody may work on it'); END;`
-				}
-			})
+		err = c.rows(`SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name <> 'meta'`, nil, func(row []driver.Value) {
+			table := row[0].(string)
+			if !ours()[table] {
+				return
+			}
+			for _, change := range changes {
+				script += `CREATE TRIGGER ` + quoted("fence_"+table+"_"+change) + ` BEFORE ` + change + ` ON ` + quoted(table) + `
+					BEGIN SELECT RAISE(ABORT, 'this database was moved, or is being moved to: nobody may work on it'); END;`
+			}
+		})
 	}
 	if err != nil || script == "" {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/keep-run/keep/store/transfer"
 )
@@ -54,7 +55,18 @@ func (db *DB) replaceable(ctx context.Context, m transfer.Mark) error {
 	if err == nil && (mark.State != transfer.Incoming || mark.Store != m.Store) {
 		err = errors.New("there is a database already; name a new file")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	c, err := openConn(ctx, db.dsn(true))
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if others, err := otherTables(c); err != nil || len(others) > 0 {
+		return cmp.Or(err, fmt.Errorf("it has tables that are not Keep's: %s; name a new file", strings.Join(others, ", ")))
+	}
+	return nil
 }
 
 // replace makes a database beside the file and puts it in its place.

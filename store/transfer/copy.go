@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -66,6 +67,11 @@ type Reader interface {
 type Held interface {
 	Reader
 
+	// OtherTables returns the names of the tables beside Keep's, sorted: programs write to them in
+	// the transactions of idempotency.Tx, or have a schema of Postgres in common with Keep. They are not
+	// moved, and no fence stands around them.
+	OtherTables(ctx context.Context) ([]string, error)
+
 	// Store returns the random name that the database got when it was made.
 	Store() string
 
@@ -102,6 +108,9 @@ type Mover struct {
 	// Now is the time that marks carry.
 	Now time.Time
 
+	// LeaveTables makes Copy begin where there are tables beside Keep's, which stay in the source.
+	LeaveTables bool
+
 	// Anyway makes Restore take a database that breaks a law.
 	Anyway bool
 
@@ -111,15 +120,19 @@ type Mover struct {
 
 // A Moved says what was moved.
 type Moved struct {
-	Digest  string // of both sides
-	Rows    int64  // 0 if Resumed
-	Resumed bool   // an earlier copy had come so far that only the target had to be opened
+	Digest  string   // of both sides
+	Rows    int64    // 0 if Resumed
+	Resumed bool     // an earlier copy had come so far that only the target had to be opened
+	Left    []string // tables of the source that are not Keep's
 }
 
 // Errors of a move.
 var (
 	// ErrSame is returned when both places are one.
 	ErrSame = errors.New("both are the same database")
+
+	// ErrOtherTables is returned by Copy when the source has tables that are not Keep's, unless they are to stay.
+	ErrOtherTables = errors.New("it has tables that are not Keep's, and a copy does not take them along")
 
 	// ErrUsed is returned by Undo when something happened on the target.
 	ErrUsed = errors.New("the copy was used since")
@@ -128,6 +141,10 @@ var (
 // Copy moves the database at from to to, where nothing may be but the rest of
 // an earlier copy. When it returns nil, the target is open and the source sealed. After an
 // error at most one of them is open, and the same Copy may be tried again.
+//
+// What a program wrote to tables of its own beside Keep's, with idempotency.Tx, belongs to the keys that
+// are moved: a key says that it was done. So a source with such tables is refused, also where a schema of Postgres has
+// those of a whole application, until somebody says with LeaveTables that they stay.
 func (m Mover) Copy(ctx context.Context, from, to Place) (done Moved, err error) {
 	if from.Name() == to.Name() {
 		return done, ErrSame
@@ -137,11 +154,18 @@ func (m Mover) Copy(ctx context.Context, from, to Place) (done Moved, err error)
 		return done, err
 	}
 	defer func() { err = errors.Join(err, source.Release()) }()
+	if done.Left, err = source.OtherTables(ctx); err != nil {
+		return done, fmt.Errorf("read %s: %w", from.Name(), err)
+	}
 	switch source.Mark().State {
 	case Incoming, Backup:
 		return done, fmt.Errorf("read %s: %w", from.Name(), source.Mark().Refuse())
 	case Sealed:
-		return m.finish(ctx, from, source.Mark(), to)
+		done.Digest, done.Resumed = source.Mark().Digest, true
+		return done, m.finish(ctx, from, source.Mark(), to)
+	}
+	if len(done.Left) > 0 && !m.LeaveTables {
+		return done, fmt.Errorf("copy %s: %w: %s", from.Name(), ErrOtherTables, shown(done.Left))
 	}
 	mark := Mark{State: Incoming, Copy: rand.Text(), Peer: from.Name(), Store: source.Store(), At: m.Now}
 	var digest *Digest
@@ -242,21 +266,29 @@ func (m Mover) open(ctx context.Context, to Place, target Held, sealed Mark) err
 	return nil
 }
 
+// shown names the first of some tables.
+func shown(tables []string) string {
+	const most = 10
+	if more := len(tables) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(tables[:most], ", "), more)
+	}
+	return strings.Join(tables, ", ")
+}
+
 // finish continues after a copy that died when it had sealed its source.
-func (m Mover) finish(ctx context.Context, from Place, sealed Mark, to Place) (done Moved, err error) {
+func (m Mover) finish(ctx context.Context, from Place, sealed Mark, to Place) (err error) {
 	target, err := to.Hold(ctx)
 	if err != nil {
-		return done, fmt.Errorf("%s is sealed: %w", from.Name(), errors.Join(sealed.Refuse(), err))
+		return fmt.Errorf("%s is sealed: %w", from.Name(), errors.Join(sealed.Refuse(), err))
 	}
 	defer func() { err = errors.Join(err, target.Release()) }()
 	if target.Mark().Copy != sealed.Copy {
-		return done, fmt.Errorf("read %s: %w", from.Name(), sealed.Refuse())
+		return fmt.Errorf("read %s: %w", from.Name(), sealed.Refuse())
 	}
-	done.Digest, done.Resumed = sealed.Digest, true
 	if target.Mark().State == Arrived {
-		return done, nil
+		return nil
 	}
-	return done, m.open(ctx, to, target, sealed)
+	return m.open(ctx, to, target, sealed)
 }
 
 // Undo opens the source of a Copy again, and seals its target, if nothing happened

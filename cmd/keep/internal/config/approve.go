@@ -39,27 +39,13 @@ func (b *binder) approvals(n *node, at string) approveTable {
 // It needs the open connection: only that knows which tools there are, and which of them change something.
 func (c Connection) approvalProblems(opened connector.Connection) (problems []Problem) {
 	at := dotted("connections", c.Name)
-	specs := map[string]connector.Spec{}
-	for _, t := range opened.Tools {
-		spec := t.Spec()
-		specs[spec.Name] = spec
-	}
 	for _, name := range slices.Sorted(maps.Keys(c.approve.when)) {
-		text, path := c.approve.when[name], at+".approve."+name
-		add := func(format string, args ...any) {
-			problems = append(problems, c.b.problem(c.approve.at[name], path, format, args...))
+		err := connector.CheckApprove(opened, name)
+		if err == nil {
+			_, err = grant.CompileApprovals([]string{c.approve.when[name]})
 		}
-		spec, known := specs[name]
-		_, err := grant.CompileApprovals([]string{text})
-		switch {
-		case !known:
-			add("the connection %q has no such tool", c.Name)
-		case spec.Effect != connector.Mutate:
-			add("%s reads, and nobody is asked about that", name)
-		case text == "":
-			add(`is empty; write "always", or a condition such as "params.amount > 500"`)
-		case err != nil:
-			add("%v", err)
+		if err != nil {
+			problems = append(problems, c.b.problem(c.approve.at[name], at+".approve."+name, "%v", err))
 		}
 	}
 	return problems

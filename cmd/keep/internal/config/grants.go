@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -160,16 +159,11 @@ func (c *Config) unknownTools(conns []connector.Connection) (problems []Problem)
 // unknownTool returns why no connection has a tool, or none of "bank.*"; empty: one has. A
 // connection that could not be opened is passed over: that is reported already.
 func (c *Config) unknownTool(tool string, conns []connector.Connection) string {
-	conn, name, _ := strings.Cut(tool, ".")
+	conn, _, _ := strings.Cut(tool, ".")
+	opened := slices.ContainsFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
 	configured := slices.ContainsFunc(c.Connections, func(k Connection) bool { return k.Name == conn })
-	at := slices.IndexFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
-	switch {
-	case configured && at < 0, at < 0 && c.hasServer(conn):
-		return ""
-	case at < 0:
-		return fmt.Sprintf("%s: there is no connection %q", tool, conn)
-	case name == "*" || slices.ContainsFunc(conns[at].Tools, func(t connector.Tool) bool { return t.Spec().Name == name }):
+	if !opened && (configured || c.hasServer(conn)) {
 		return ""
 	}
-	return fmt.Sprintf("%s: the connection %q has no such tool", tool, conn)
+	return connector.Lacks(conns, tool)
 }

@@ -152,7 +152,8 @@ func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
 	s.Host, err = host.Open(ctx, s.DB, host.Config{
 		Connections: s.conns, Policy: &s.Project.Cfg.Policy, Retention: s.Project.Cfg.Retention, Budgets: s.Project.Cfg.BudgetRules(), Runtime: s.Runtime,
 		Only: s.Only, Name: hostName(), Version: buildinfo.Read().Version, Clock: e.Clock,
-		Presence: presenceDir(), Repairs: s.repairsOf(e, s.Project.Cfg, s.conns),
+		Elsewhere: func(string) bool { return true }, // keep.toml was checked, with the servers of its gateway
+		Presence:  presenceDir(), Repairs: s.repairsOf(e, s.Project.Cfg, s.conns),
 		Notify: told, Logger: e.Log, Tracer: tracer, Committed: watch.committed, Measured: watch.Metrics.Measure,
 	})
 	if err != nil {
