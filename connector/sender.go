@@ -15,17 +15,14 @@ type sendAs struct{}
 
 // SendAs returns a context in which accounts give no other credentials than those of as, which is
 // that of keep.SentAs: an account that is connected as another user between two steps of a call
-// sends nothing then.
+// sends nothing then, and neither does one that held nothing.
 func SendAs(ctx context.Context, as map[string]string) context.Context {
-	if len(as) == 0 {
-		return ctx
-	}
 	return context.WithValue(ctx, sendAs{}, as)
 }
 
 // MayGive reports whether an account of that owner may give its credential to a request.
 func MayGive(ctx context.Context, account, owner string) bool {
 	as, _ := ctx.Value(sendAs{}).(map[string]string)
-	want := as[keep.AccountRef(account)]
-	return want == "" || want == owner
+	want, named := as[keep.AccountRef(account)]
+	return !named || want == owner
 }

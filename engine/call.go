@@ -150,7 +150,7 @@ func (x *execution) ready(ctx context.Context, call *takenCall, c ledger.Call, b
 	case !maps.Equal(as, call.as): // it was agreed to for others
 		return nil, keep.Failf(keep.ClassTransient, "account-changed", "the credentials of %s are others since the call waited; nothing was sent", t.name.Connection())
 	}
-	ctx = connector.SendAs(ctx, as)
+	ctx, x.as = connector.SendAs(ctx, as), as
 	f := t.start(ctx, x.callAt)
 	var pin json.RawMessage
 	if f == nil && ctx.Err() == nil {
@@ -213,7 +213,7 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 	if t.spec.Level == keep.LevelKey {
 		x.e.ages.meet(x.mut, x.e.Now())
 	}
-	ctx, end := x.e.toolSpan(connector.SendAs(x.within(x.a.hard), x.mut.SentAs().As), MeasuredCall, x.a.name, t, x.mut.Key)
+	ctx, end := x.e.toolSpan(connector.SendAs(x.within(x.a.hard), x.as), MeasuredCall, x.a.name, t, x.mut.Key)
 	began := time.Now()
 	receipt, f, err := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
 	x.pass.done(ctx, f, err != nil || x.a.hard.Err() != nil)

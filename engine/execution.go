@@ -34,9 +34,10 @@ type execution struct {
 	keyless   *keep.Failure       // why backlog.Oldest has no order key; nil: it has one, or needs none
 
 	mut    keep.Mutation
-	moves  []keep.Move      // of mut, not yet stored
-	unlike *keep.Unlike     // what the next commit must not repeat; nil: anything
-	under  *keep.UnderGrant // what the next commit was decided under; nil: nothing
+	moves  []keep.Move       // of mut, not yet stored
+	unlike *keep.Unlike      // what the next commit must not repeat; nil: anything
+	as     map[string]string // whose credentials the call is sent with
+	under  *keep.UnderGrant  // what the next commit was decided under; nil: nothing
 
 	approvedUntil time.Time // when the approval of the call ends; zero: it needs none, or never
 

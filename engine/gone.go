@@ -39,6 +39,8 @@ func (x *execution) askForHandler(q *keep.Escalation) {
 	case x.run.Kind != keep.Consumer:
 	case lifecycle.Settled(x.mut.State):
 		return // what follows the call is not given up
+	case x.mut.Doubted:
+		skip.Effect = "ends this run without another call; its events stay skipped, since its call was in doubt: deploy the handler by this name to have them handled, or keep events redo"
 	default:
 		skip.Effect = "ends this run without a call; its events are marked skipped, and another consumer handles them after keep events unskip"
 	}

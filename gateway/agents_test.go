@@ -482,10 +482,7 @@ func TestKilledByHTTP(t *testing.T) {
 			again := newAgent(t, url, "ann")
 			again.begin()
 			r := again.create("x")
-			for range 1000 {
-				if r.state() == "applied" {
-					break
-				}
+			for end := time.Now().Add(time.Minute); r.state() != "applied" && time.Now().Before(end); {
 				r = again.create("x")
 			}
 			stop()

@@ -27,7 +27,7 @@ type answer struct {
 	of  string
 	run keep.RunID
 
-	unsent bool  // it says that the call may not be sent now
+	unsent bool  // its request ended before the call was sent, which is no answer to another request
 	number int64 // of the last answers of its session; zero: it is none, or its request was cancelled
 }
 
@@ -133,7 +133,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return g.answered(ctx, r, last)
 	}
 	if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
-		a.unsent = true
+		a.unsent = r.ctx.Err() != nil
 		return a, false, nil
 	}
 	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}

@@ -13,7 +13,6 @@ import (
 // more before it can complete, the call stays under way until a request brings that.
 type flight struct {
 	payload string
-	began   context.Context // of the request that made it first
 	done    chan struct{}
 	answer  answer
 
@@ -46,7 +45,7 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 			g.mu.Unlock()
 			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled"}}
 		case f == nil:
-			f = &flight{payload: string(r.params), began: ctx, done: make(chan struct{}), x: x, turn: make(chan struct{})}
+			f = &flight{payload: string(r.params), done: make(chan struct{}), x: x, turn: make(chan struct{})}
 			g.flights[r.id] = f
 			g.loops.Go(func() { g.fly(f, x, r) })
 		case f.payload == string(r.params):
@@ -56,7 +55,7 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 		same := f.payload == string(r.params)
 		a, cancelled := g.wait(ctx, f, x, same)
 		// What a request was told that was cancelled before its call was sent is no answer to another one.
-		another := a.unsent && f.began.Err() != nil && ctx.Err() == nil
+		another := a.unsent && ctx.Err() == nil
 		if cancelled || same && !another {
 			return a
 		}

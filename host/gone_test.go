@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,6 +163,7 @@ func TestSkipRunOfAHandlerThatIsGone(t *testing.T) {
 				w.idle()
 				w.asksOnce("2.0")
 				effects := w.service.total()
+				promised := strings.Contains(fmt.Sprint(w.questions("pay")[0].Choices), "handles them after keep events unskip")
 				if err := w.decide("pay", keep.Skip); (err != nil) != (how == "in doubt") {
 					t.Fatalf("skip: %v", err)
 				}
@@ -171,6 +173,10 @@ func TestSkipRunOfAHandlerThatIsGone(t *testing.T) {
 				}
 				if r := w.lastRun("pay"); r.Closed != (how != "in doubt") {
 					t.Errorf("the run is %+v", r)
+				}
+				res, err := w.open().UnskipEvents(t.Context(), "pay", "due", []keep.MessageID{"a"})
+				if done := err == nil && res.Unskipped == 1; done != promised && how != "in doubt" {
+					t.Errorf("unskip: %+v, %v; it was promised: %t", res, err, promised)
 				}
 			})
 		})

@@ -152,7 +152,14 @@ func argument(server, before, arg string) string {
 // withoutSecrets returns an address with references in the place of its password, of what its query has, and of what
 // has the form of a secret. One that is none, such as with a password that is not escaped, is a secret as a whole.
 func withoutSecrets(server, address string) string {
-	if _, err := url.Parse(address); err != nil {
+	_, rest, _ := strings.Cut(address, "://")
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	// What reads as a port may be the beginning of a password.
+	isCut := strings.Contains(authority, ":") && !strings.Contains(authority, "@") && strings.Contains(rest, "@")
+	if _, err := url.Parse(address); err != nil || isCut {
 		return variableOf(server, "url")
 	}
 	address, fragment, hasFragment := strings.Cut(address, "#")

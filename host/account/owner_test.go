@@ -59,6 +59,9 @@ func TestOwner(t *testing.T) {
 	if c, err := m.Credential(as, "mail"); err == nil {
 		t.Errorf("a call of another owner got %q", c.Value)
 	}
+	if c, err := m.Credential(connector.SendAs(t.Context(), map[string]string{keep.AccountRef("mail"): ""}), "mail"); err == nil {
+		t.Errorf("a call of nobody got %q", c.Value)
+	}
 	if _, err := m.Credential(connector.SendAs(t.Context(), map[string]string{keep.AccountRef("mail"): owner()}), "mail"); err != nil {
 		t.Error(err)
 	}

@@ -359,7 +359,7 @@ var edgesBreaks = []Break{
 	{"unique-treats-a-doubt-as-done", "doubt-is-not-failure", "operator/decide.go",
 		`case !rival.State.Happened():`, `case false:`, "./engine -run TestUniqueBesideADoubt"},
 	{"confirmed-by-default", "once", "cmd/keep/inbox.go",
-		`Note: note, Confirm: yes, Result:`, `Note: note, Confirm: true, Result:`, "./cmd/keep -run TestScripts$/inbox"},
+		`Action: keep.Action(args[1]), Note: note, Confirm: yes, Result:`, `Action: keep.Action(args[1]), Note: note, Confirm: true, Result:`, "./cmd/keep -run TestScripts$/inbox"},
 	{"dev-deploys-broken", "nothing-lost", "cmd/keep/internal/project/project.go",
 		`s.Broken = len(effects.Findings) > 0`, `s.Broken = false`, "./cmd/keep -run TestDevDeploysNothingBroken"},
 }

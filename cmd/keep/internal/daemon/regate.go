@@ -20,11 +20,12 @@ import (
 // returns it; nil: ctx ended. What it cannot be made of is said once, and leaves the gateway as it is. A change is read when
 // two looks agree, and taken if a look after that does.
 //
-// What is read is compared with cfg, and not what the files were with what they are: nobody looked at them just when
+// What was refused is read again every two seconds, and so is what has secrets of the database: no file shows what changes
+// there. What is read is compared with cfg, and not what the files were with what they are: nobody looked at them just when
 // cfg was read.
 func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*config.Config, error)) *config.Config {
 	var judged fingerprint // of what was read last; nil: nothing was
-	read, last, reason := cfg, fingerprintOf(cfg), ""
+	read, last, reason, refused, looks := cfg, fingerprintOf(cfg), "", false, 0
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -35,9 +36,12 @@ func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*
 		}
 		now := fingerprintOf(cfg, read)
 		settled := maps.Equal(now, last)
-		if last = now; !settled || maps.Equal(now, judged) {
+		last = now
+		looks++
+		if hidden := refused || read.Stored != ""; !settled || maps.Equal(now, judged) && !(hidden && looks >= hiddenEvery) {
 			continue
 		}
+		looks = 0
 		next, err := loadGateway(cfg, load)
 		if next != nil {
 			read = next
@@ -45,7 +49,7 @@ func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*
 		if last = fingerprintOf(cfg, read); !maps.Equal(now, last) {
 			continue // it changed meanwhile, or names other files
 		}
-		judged = now
+		judged, refused = now, err != nil
 		switch {
 		case err == nil && !next.Same(cfg):
 			return next
@@ -55,6 +59,9 @@ func (e Env) NextGateway(ctx context.Context, cfg *config.Config, load func() (*
 		}
 	}
 }
+
+// hiddenEvery is after how many looks is read what no file shows.
+const hiddenEvery = 5
 
 // loadGateway reads a configuration anew that takes the place of another, or says why a gateway cannot be made of it.
 func loadGateway(before *config.Config, load func() (*config.Config, error)) (*config.Config, error) {

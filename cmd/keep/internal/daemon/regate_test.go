@@ -92,6 +92,47 @@ func TestSecretsOfAGatewayAreTaken(t *testing.T) {
 	}
 }
 
+// TestGatewayTakesWhatNoFileShows changes a secret of the database, and ends what a file was refused for elsewhere.
+func TestGatewayTakesWhatNoFileShows(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]int{"a secret of the database": 0, "a refusal that is over": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				write := writerIn(t, dir)
+				write("keep.toml", gateText)
+				write(".secrets/a", "one")
+				begun := time.Now()
+				load := func() (*config.Config, error) {
+					b := config.Sealed{Value: "one"}
+					if time.Since(begun) > 4*lookEvery {
+						if refused--; refused >= 0 {
+							return nil, errors.New("refused")
+						}
+						b.Value = "two"
+					}
+					cfg, err := config.Load(config.Options{Dir: dir, Sealed: map[string]config.Sealed{"b": b}})
+					if err == nil {
+						cfg.Stored = b.Value
+					}
+					return cfg, err
+				}
+				cfg, err := load()
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				next := Env{Log: slog.New(slog.DiscardHandler)}.NextGateway(ctx, cfg, load)
+				if got := headersOf(next); got != "one two" {
+					t.Errorf("the next gateway has %s", got)
+				}
+			})
+		})
+	}
+}
+
 // TestGatewayTakesWhatIsStill has a keep.toml that is written in parts, each of which is valid: what is read while the rest
 // is written is no configuration, for who looks and for who begins anew.
 func TestGatewayTakesWhatIsStill(t *testing.T) {
