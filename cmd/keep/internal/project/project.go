@@ -269,13 +269,16 @@ func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []ter
 			found = append(found, cs...)
 			continue
 		}
-		if first, taken := owner[w.Name]; taken {
+		names := slices.DeleteFunc([]keep.WorkflowName{w.Name, w.Was}, func(n keep.WorkflowName) bool { return n == "" })
+		if i := slices.IndexFunc(names, func(n keep.WorkflowName) bool { return owner[n] != "" }); i >= 0 {
 			found = append(found, terminal.Problem{Severity: "error", Code: "twice", File: terminal.Short(filepath.Join(p.Root, file)),
-				Message: fmt.Sprintf("workflow %q is declared by %s too", w.Name, terminal.Short(filepath.Join(p.Root, first))),
-				Fix:     "give one of them another name, or narrow workflows in keep.toml"})
+				Message: fmt.Sprintf("workflow %q is declared by %s too", names[i], terminal.Short(filepath.Join(p.Root, owner[names[i]]))),
+				Fix:     "give one of them another name (two cannot be what one was), or narrow workflows in keep.toml"})
 			continue
 		}
-		owner[w.Name] = file
+		for _, name := range names {
+			owner[name] = file
+		}
 		scripts = append(scripts, Script{File: file, Workflow: w})
 	}
 	return scripts, found, nil
