@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -64,7 +65,7 @@ func playTool(conn string, t connector.Tool, cfg Config, c *clock) connector.Too
 		m.compare = c.ComparePayload
 	}
 	if _, ok := t.(connector.Reconciler); ok {
-		return playedReconciler{m, c}
+		return playedReconciler{m, c, new(sync.Map)}
 	}
 	return m
 }
@@ -115,14 +116,20 @@ func (m playedMutator) ComparePayload(before, after json.RawMessage) connector.D
 type playedReconciler struct {
 	playedMutator
 	clock *clock
+	early *sync.Map // absences by keep.MutationKey that were asked for before they count
 }
 
 // Reconcile implements connector.Reconciler. An absence counts at once: nothing that
-// was played can still be on its way.
+// was played can still be on its way. One that was asked for too early is given once more.
 func (m playedReconciler) Reconcile(ctx context.Context, mutation keep.Mutation) (connector.Answer, error) {
+	if a, known := m.early.LoadAndDelete(mutation.Key); known {
+		return a.(connector.Answer), nil
+	}
+	asked := m.clock.now()
 	a, err := m.services.Lookup(ctx, mutation)
-	if err == nil && a.Verdict == connector.Absent {
-		m.clock.reach(mutation.SettlesAt())
+	if settles := mutation.SettlesAt(); err == nil && a.Verdict == connector.Absent && asked.Before(settles) {
+		m.early.Store(mutation.Key, a)
+		m.clock.reach(settles)
 	}
 	return a, err
 }
