@@ -15,9 +15,9 @@ import (
 	"github.com/keep-run/keep/store/memory"
 )
 
-// A server makes the schemas of an operation when it is first asked for: a command has one for
-// one request.
-func TestSchemasOfWhatIsAskedFor(t *testing.T) {
+// emptyServer returns a server over a store that holds nothing.
+func emptyServer(t *testing.T) *Server {
+	t.Helper()
 	store := memory.New()
 	op, err := operator.New(store, operator.Config{})
 	if err != nil {
@@ -27,6 +27,13 @@ func TestSchemasOfWhatIsAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// A server makes the schemas of an operation when it is first asked for: a command has one for
+// one request.
+func TestSchemasOfWhatIsAskedFor(t *testing.T) {
+	s := emptyServer(t)
 	var made []string
 	for _, r := range s.routes {
 		put := r.put
@@ -48,15 +55,7 @@ func TestSchemasOfWhatIsAskedFor(t *testing.T) {
 // The document, the page about it and a first request may make one operation at the same time: huma writes to the responses
 // of an operation, so none are shared.
 func TestOperationsShareNoResponses(t *testing.T) {
-	store := memory.New()
-	op, err := operator.New(store, operator.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := New(Config{Store: store, Actor: op, Changes: feed.New(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := emptyServer(t)
 	var ready, done sync.WaitGroup
 	ready.Add(3)
 	docs := make([]*huma.OpenAPI, 2)

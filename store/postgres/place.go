@@ -68,7 +68,7 @@ func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
 	h := new(held)
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("hold %s: %w", p.Name(), errors.Join(err, h.Release()))
+			err = fmt.Errorf("lock %s: %w", p.Name(), errors.Join(err, h.Release()))
 		}
 	}()
 	db := New(p.url, Config{})

@@ -44,7 +44,11 @@ func (p *Place) Hold(ctx context.Context) (_ transfer.Held, err error) {
 	h := &held{committed: p.committed}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("hold %s: %w", p.path, errors.Join(named(err, p.path), h.Release()))
+			what := "lock"
+			if errors.Is(err, fs.ErrNotExist) {
+				what = "there is no database"
+			}
+			err = fmt.Errorf("%s %s: %w", what, p.path, errors.Join(named(err, p.path), h.Release()))
 		}
 	}()
 	db := New(p.path, Config{})

@@ -20,15 +20,20 @@ const (
 	gateRule = "[gateway.tools.\"notes.create\"]\napprove = \"always\"\n"
 )
 
-// gateIn writes a project with a gateway.
-func gateIn(t *testing.T) (write func(name, text string), load func() (*config.Config, error)) {
+// gateIn writes a project with a gateway, and loads it.
+func gateIn(t *testing.T) (write func(name, text string), load func() (*config.Config, error), cfg *config.Config) {
 	t.Helper()
 	dir := t.TempDir()
 	write = writerIn(t, dir)
 	write("keep.toml", gateText)
 	write(".secrets/a", "one")
 	write(".secrets/b", "one")
-	return write, func() (*config.Config, error) { return config.Load(config.Options{Dir: dir}) }
+	load = func() (*config.Config, error) { return config.Load(config.Options{Dir: dir}) }
+	cfg, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write, load, cfg
 }
 
 // headersOf returns what the server of gateIn is sent.
@@ -70,11 +75,7 @@ func TestSecretsOfAGatewayAreTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				write, load := gateIn(t)
-				cfg, err := load()
-				if err != nil {
-					t.Fatal(err)
-				}
+				write, load, cfg := gateIn(t)
 				got, want := change(write, func() string {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
@@ -148,11 +149,7 @@ func TestGatewayTakesWhatIsStill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				write, load := gateIn(t)
-				cfg, err := load()
-				if err != nil {
-					t.Fatal(err)
-				}
+				write, load, cfg := gateIn(t)
 				write("keep.toml", gateText+"# a part\n")
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -173,11 +170,7 @@ func TestGatewayTakesWhatIsStill(t *testing.T) {
 // is of what was taken.
 func TestSeatBeginsWithWhatWasTaken(t *testing.T) {
 	t.Parallel()
-	write, load := gateIn(t)
-	cfg, err := load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	write, load, cfg := gateIn(t)
 	s := &Seat{Env: Env{Log: slog.New(slog.DiscardHandler)}, Cfg: cfg, Agent: "ann", Load: load}
 	link, err := s.Connect(t.Context())
 	if err != nil {
