@@ -3,6 +3,7 @@ package mailtest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io/fs"
 	"net"
@@ -36,18 +37,33 @@ func (s *Server) run(dovecot string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, addr := range []string{s.SMTP, s.SMTPS, s.IMAP, s.IMAPS} {
-		err := until(ctx, func() bool {
-			c, err := net.Dial("tcp", addr)
-			if err == nil {
-				c.Close()
-			}
-			return err == nil
-		})
-		if err != nil {
-			return fmt.Errorf("no server listens at %s: %w\n%s", addr, err, s.Log())
+		var err error
+		if until(ctx, func() bool { err = s.greets(ctx, addr); return err == nil }) != nil {
+			return fmt.Errorf("no server greets at %s: %w\n%s", addr, err, s.Log())
 		}
 	}
 	return nil
+}
+
+// greets reports whether a server says something to who connects. That it listens is not enough:
+// Postfix ends a connection as long as Dovecot, whom it asks about users, does not answer it.
+func (s *Server) greets(ctx context.Context, addr string) error {
+	var conn net.Conn
+	var err error
+	if addr == s.SMTPS || addr == s.IMAPS {
+		conn, err = (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}).DialContext(ctx, "tcp", addr)
+	} else {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(end)
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }
 
 // until asks again and again until f is true.
