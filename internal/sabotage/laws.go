@@ -91,6 +91,8 @@ var lawsBreaks = []Break{
 		`case !maps.Equal(as, call.as): // it`, `case false: // it`, "./engine -run TestCredentialsChangeWhileACallWaits"},
 	{"person-looks-elsewhere", "bound-to-its-world", "engine/question.go",
 		`(t == nil || t.moved(x.mut)) && then != "":`, `t == nil && then != "":`, "./engine -run TestVerifyWhereItWasSent"},
+	{"object-put-later-was-not-deleted", "witnessed", "connector/s3/change.go",
+		`now.Sub(made) > age+time.Second`, `now.Sub(made) >= 0`, "./connector/s3 -run TestPutAfterADelete"},
 	{"object-taken-away-was-never-put", "witnessed", "connector/s3/change.go",
 		`if t.s.complete {`, `if t != nil {`, "./connector/s3 -run TestTakenAway"},
 	{"another-host-asks-elsewhere", "bound-to-its-world", "engine/pin.go",
