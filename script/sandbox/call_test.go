@@ -310,6 +310,18 @@ func TestCPULimitDoesNotCountHostCalls(t *testing.T) {
 	}
 }
 
+// On a machine where others have the processors a script is not stopped as if it had computed: what the process used
+// is less than the time that passed. It still ends at the wall limit.
+func TestCPULimitDoesNotCountOthers(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{CPU: 20 * time.Millisecond, Wall: 300 * time.Millisecond}})
+	p := mustLoad(t, rt, "t.js", handler(`for (;;) ;`))
+	_, err := call(p, &recorder{})
+	wantLimit(t, err, "cpu")
+	rt.TakeProcessor()
+	_, err = call(p, &recorder{})
+	wantLimit(t, err, "wall")
+}
+
 func TestCancelledContextEndsTheScript(t *testing.T) {
 	rt := openRuntime(t, sandbox.Config{})
 	p := mustLoad(t, rt, "t.js", handler(`ctx.log("here"); for (;;) ;`))
