@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/view"
 )
 
 // stops are the ways in which build 1 of a program leaves a run open.
@@ -135,6 +136,13 @@ func (w *world) asksOnce(version string) {
 		if !strings.Contains(qs[0].Question, part) {
 			w.t.Errorf("asked %q, want that it says %q", qs[0].Question, part)
 		}
+	}
+	o, err := view.Read(w.t.Context(), w.database().(view.Store), time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if cs := o.Causes(); len(cs) != 1 || cs[0].Tool != "payer" || qs[0].Mutation != "" || !strings.HasPrefix(qs[0].Attempted, "run ") {
+		w.t.Errorf("the causes are %+v, and the question is about call %q, %q; want the handler alone", cs, qs[0].Mutation, qs[0].Attempted)
 	}
 	if r := w.lastRun("pay"); r.Closed || r.ID != qs[0].Run || r.Handler != "payer" || !r.RetryAt.IsZero() {
 		w.t.Errorf("the question %+v is not about the open run %+v, which waits for it", qs[0], r)

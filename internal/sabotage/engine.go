@@ -36,6 +36,8 @@ var engineBreaks = []Break{
 		`if errors.Is(err, ErrNotHere) {`, `if false {`, "./host -run TestSkipRunOfAHandlerThatIsGone"},
 	{"gone-handler-is-not-looked-for-again", "nothing-lost", "law/lifecycle/lifecycle.go",
 		`!AwaitsApproval(r) && !IsHandlerGone(r) {`, `!AwaitsApproval(r) {`, "./host -run TestHandlerOfAnOpenRunIsGone"},
+	{"gone-handler-names-the-tool", "explained", "engine/gone.go",
+		`q.Item, q.Mutation, q.Attempted = "", "", x.attempted()`, `q.Item = ""`, "./host -run TestHandlerOfAnOpenRunIsGone"},
 
 	// engine: calls that do not return.
 	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
