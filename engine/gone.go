@@ -35,7 +35,7 @@ func (x *execution) askForHandler(q *keep.Escalation) {
 	if x.mut.Key != "" {
 		q.Attempted += fmt.Sprintf("; its call %s on %s is %s", x.mut.Tool, x.mut.Target, x.mut.State)
 	}
-	q.Question = fmt.Sprintf("Version %s of workflow %s has no %s %s, and run %s of it is open. Deploy a program that has the handler by this name: "+
+	q.Question = fmt.Sprintf("Version %s of workflow %s has no %s %s, and run %s of it is open. Deploy a program that has the handler by this name, or says that another one was it (Was): "+
 		"the run continues by itself then.", x.a.current.Version, x.a.name, x.run.Kind, x.run.Handler, x.run.ID)
 	q.Choices = append(q.Choices, keep.Choice{Action: keep.Retry, Label: "Retry", Effect: "looks for the handler again; nothing is done without it"})
 	skip := keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "ends this run; its items stay as they are, and nothing is sent"}
