@@ -39,6 +39,10 @@ var engineBreaks = []Break{
 	{"gone-handler-names-the-tool", "explained", "engine/gone.go",
 		`q.Item, q.Mutation, q.Attempted = "", "", x.attempted()`, `q.Item = ""`, "./host -run TestHandlerOfAnOpenRunIsGone"},
 
+	{"withdrawn-is-another-user", "bound-to-its-world", "engine/sender.go",
+		`case err != nil || !account.Withdrawn(q):`, `default:`, "./engine -run TestUserQuestionIsWithdrawn"},
+	{"withdrawn-while-a-call-waits", "explained", "operator/accounts.go",
+		`return law.Awaits(m, q) })`, `return false })`, "./engine -run TestUserQuestionIsWithdrawn"},
 	{"renamed-consumer-is-gone", "nothing-lost", "engine/overtaken.go",
 		`h, ok = a.current.Definition.FirstNamed(r.Kind, first)`, `h, ok = a.current.Definition.FirstNamed(r.Kind, "")`, "./host -run TestConsumerWas"},
 	{"renamed-consumer-has-other-keys", "one-at-a-time", "engine/order.go",
