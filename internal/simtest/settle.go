@@ -33,6 +33,7 @@ func (w *world) settle() {
 		w.permitAll(p.operator)
 	}
 	p.engine.Reload()
+	quiet := false
 	for round := range 200 {
 		limit, stop := context.WithTimeout(context.Background(), 30*24*time.Hour)
 		err := p.engine.WaitIdle(limit)
@@ -44,7 +45,9 @@ func (w *world) settle() {
 		}
 		what, err := w.settleWaiting(p.operator)
 		w.must(what, err)
-		if !w.answerAll(p) && !w.catchUp(p) {
+		// What settleWaiting lets continue has its turn in the next round.
+		was := quiet
+		if quiet = !w.answerAll(p) && !w.catchUp(p); quiet && was {
 			w.note(fmt.Sprintf("settled after %d rounds", round+1))
 			return
 		}
