@@ -153,3 +153,34 @@ func TestWorkflowWasNotKnown(t *testing.T) {
 		})
 	}
 }
+
+// A name that the program had in between is known, too: a second rename names it, or the first one, and nothing is
+// done again.
+func TestWorkflowWasTwice(t *testing.T) {
+	for _, kind := range []string{"script", "go"} {
+		for _, was := range []keep.WorkflowName{"payments", "pay"} {
+			t.Run(kind+"/"+string(was), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newBubbleWorld(t)
+					for _, p := range []payer{{"pay", ""}, {"payments", "pay"}, {"bills", was}, {"bills", was}, {"pay", "bills"}} {
+						w.build += string(p.name)
+						if _, err := w.open().Deploy(t.Context(), p.load(w, kind)); err != nil {
+							t.Fatalf("Deploy(%s, was %s) = %v", p.name, p.was, err)
+						}
+						w.start()
+						time.Sleep(2 * time.Hour) // virtual
+						w.idle()
+						w.close()
+					}
+					all, err := w.database().Workflows(t.Context())
+					if err != nil || len(all) != 1 || all[0].Name != "pay" {
+						t.Errorf("workflows %+v, %v; want pay alone", all, err)
+					}
+					if n := w.service.total(); n != 1 {
+						t.Errorf("paid %d times, want once", n)
+					}
+				})
+			})
+		}
+	}
+}

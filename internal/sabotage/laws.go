@@ -243,8 +243,14 @@ var lawsBreaks = []Break{
 		`!there && slices.ContainsFunc(u.Was, has) ||`, ``, "./law/rename"},
 	{"records-do-not-say-what-was-said", "bound-to-its-world", "engine/pin.go",
 		`p.Pack, p.Was = pack, append([]keep.ToolName{}, t.names[1:]...)`, `p.Pack = pack`, "./engine -run TestAnItemIsRenamedTwice"},
-	{"library-forgets-the-name-before", "once", "host/load.go",
-		`renamed.Name = w.Was`, `_ = w.Was`, "./host -run TestWorkflowWas$"},
+	{"library-forgets-the-name-before", "once", "law/rename/follow.go",
+		`	w.Name = first
+`, ``, "./host -run TestWorkflowWas$"},
+	{"second-rename-does-all-again", "once", "law/rename/follow.go",
+		`range slices.Concat(d.Renamed, called(d))`, `range called(d)`, "./law/rename -run TestFollow"},
+	{"versions-forget-earlier-names", "once", "operator/deploy.go",
+		`	d.Definition = rename.Remember(d.Definition, b.current.Definition)
+`, ``, "./host -run TestWorkflowWasTwice"},
 	{"what-records-say-is-not-read", "once", "cmd/keep/internal/project/renames.go",
 		`Connector: m.Connector, Was: m.SentAs().Was}`, `Connector: m.Connector, Was: []keep.ToolName{}}`, "./cmd/keep -run TestScripts$/renames_twice"},
 	{"was-knows-the-last-name-alone", "once", "connector/names.go",
