@@ -74,7 +74,7 @@ var lawsBreaks = []Break{
 	{"approval-is-for-any-place", "bound-to-its-world", "engine/approve.go",
 		`c.PayloadHash + ":" + c.PinHash`, `c.PayloadHash`, "./engine -run TestApprovalIsBoundToThePlace"},
 	{"approval-is-for-any-user", "bound-to-its-world", "engine/approve.go",
-		"if len(changed) > 0 {\n\t\tabout", "if false {\n\t\tabout", "./engine -run TestDidNotHappenUnderAnotherUser"},
+		"if another {\n\t\tabout", "if false {\n\t\tabout", "./engine -run TestDidNotHappenUnderAnotherUser"},
 	{"another-user-gets-what-a-person-vouched-for", "bound-to-its-world", "engine/approve.go",
 		`if !differs(call, c, before) && len(changed) == 0 {`, `if !differs(call, c, before) {`, "./engine -run TestDidNotHappenUnderAnotherUser"},
 	{"another-user-is-said-to-have-the-key", "explained", "engine/question.go",
