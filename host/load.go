@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -124,8 +125,12 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 	if h.isClosed() {
 		return keep.Deployment{}, ErrClosed
 	}
+	loaded := w.Name
 	w, err := Continued(ctx, h.store, w)
 	if err != nil {
+		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
+	}
+	if err := h.ruled(loaded, w.Name); err != nil {
 		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
 	}
 	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
@@ -135,6 +140,23 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 		Workflow: w.Name, Hash: w.Bundle.Hash(), Entry: w.Bundle.Entry,
 		Code: w.Bundle.Code, Map: w.Bundle.Map, Definition: w.Definition,
 	}, nil
+}
+
+// ruled returns an error if the configuration is about a workflow by its new name alone, so that it would not hold.
+func (h *Host) ruled(fresh, first keep.WorkflowName) error {
+	alone := func(names []keep.WorkflowName) bool {
+		return fresh != first && slices.Contains(names, fresh) && !slices.Contains(names, first)
+	}
+	d := rename.Doubt{Kind: rename.Ruled, Gone: string(first), Fresh: string(fresh), Table: "Config.Only"}
+	if alone(h.cfg.Only) {
+		return fmt.Errorf("%w; %s", d, d.Fix())
+	}
+	for _, b := range h.cfg.Budgets {
+		if d.Table = fmt.Sprintf("the budget %s of Config.Budgets", b.Name); alone(b.Workflows) {
+			return fmt.Errorf("%w; %s", d, d.Fix())
+		}
+	}
+	return nil
 }
 
 // Continued returns w as db continues it: what says which workflow, topic, job or producer it was (Definition.Was) has

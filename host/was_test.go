@@ -184,3 +184,24 @@ func TestWorkflowWasTwice(t *testing.T) {
 		}
 	}
 }
+
+// What a host is told of a workflow by its new name alone would not hold: it is refused.
+func TestOnlyByTheNewName(t *testing.T) {
+	w := newWorld(t)
+	w.build = "build"
+	if _, err := w.open().Deploy(t.Context(), payer{name: "pay"}.load(w, "go")); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	w.only = []keep.WorkflowName{"payments"}
+	renamed := payer{name: "payments", was: "pay"}.load(w, "go")
+	_, err := w.open().Deploy(t.Context(), renamed)
+	if want := "Config.Only is about the workflow payments, which the database continues under its first name, pay"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Deploy = %v, want %q", err, want)
+	}
+	w.close()
+	w.only = append(w.only, "pay")
+	if _, err := w.open().Deploy(t.Context(), renamed); err != nil {
+		t.Errorf("with both names: %v", err)
+	}
+}
