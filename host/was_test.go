@@ -185,7 +185,7 @@ func TestWorkflowWasTwice(t *testing.T) {
 	}
 }
 
-// What a host is told of a workflow by its new name alone would not hold: it is refused.
+// A configuration that has a workflow by its new name alone would not hold for it: the workflow is refused.
 func TestOnlyByTheNewName(t *testing.T) {
 	w := newWorld(t)
 	w.build = "build"
