@@ -143,7 +143,7 @@ func (h Handler) MayPublish(topic TopicName) bool {
 // Package workflow makes one from a script and checks it.
 type Definition struct {
 	Name     WorkflowName `json:"name"`
-	Was      WorkflowName `json:"was,omitempty"` // the name that it had before; see Stored
+	Was      WorkflowName `json:"was,omitempty"` // a name that it had before; see Renamed
 	New      bool         `json:"new,omitempty"` // it is none of before by another name
 	Topics   []TopicName  `json:"topics"`        // by the names of the database, sorted; see TopicOf
 	Handlers []Handler    `json:"handlers"`      // in the order of the script; their topics as in Topics
@@ -153,6 +153,10 @@ type Definition struct {
 
 	// NewTopics are those that the script says to be none of before by another name; sorted.
 	NewTopics []TopicName `json:"new_topics,omitempty"`
+
+	// Renamed are the names that this version and those before it gave to what the database has by its first name, newest
+	// first. No script declares them: they come with a deploy, and later versions inherit them.
+	Renamed []Renamed `json:"renamed,omitempty"`
 
 	OnBlocked OnBlocked `json:"on_blocked,omitempty"`
 
@@ -174,6 +178,22 @@ type CalledTopic struct {
 	Name  TopicName `json:"name"` // in the script
 	First TopicName `json:"first"`
 }
+
+// A Renamed is a name that a workflow, or a topic, job or producer of it, had after its first one.
+type Renamed struct {
+	Kind  string `json:"kind"`  // RenamedWorkflow, RenamedTopic, or the Kind of a handler
+	Name  string `json:"name"`  // that a script gave it
+	First string `json:"first"` // by which the database has it
+}
+
+// Kinds of what was renamed, beside those of handlers.
+const (
+	RenamedWorkflow = "workflow"
+	RenamedTopic    = "topic"
+)
+
+// MaxRenamed bounds the names that a Definition remembers; the oldest are forgotten first (law: bounded).
+const MaxRenamed = 256
 
 // A Writing is how a model, or an agent, came to a script: what it says of it, which is its claim,
 // and what that took.

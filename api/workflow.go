@@ -31,18 +31,21 @@ func TopicOf(c keep.TopicCount, readers []keep.HandlerName) Topic {
 
 // A Workflow is a named automation with its current version and its handlers.
 type Workflow struct {
-	Name      keep.WorkflowName `json:"name"`
-	Version   string            `json:"version"`
-	Paused    bool              `json:"paused"`
-	PauseNote *string           `json:"pause_note"` // why it is paused, in the words of who paused it; null: nobody said
-	Intent    *string           `json:"intent"`     // what it is for, in the words of who asked for it; null: nobody said
-	Topics    []keep.TopicName  `json:"topics"`
-	Handlers  []Handler         `json:"handlers"`   // in the order of the script
-	OnBlocked string            `json:"on_blocked"` // stop or poll
-	OpenRun   *keep.RunID       `json:"open_run"`   // the oldest run that is not finished
-	OpenRuns  []keep.RunID      `json:"open_runs"`  // all of them, oldest first
-	CreatedAt Time              `json:"created_at"`
-	UpdatedAt Time              `json:"updated_at"`
+	Name keep.WorkflowName `json:"name"`
+
+	// Names are those that its scripts gave it after its first one, newest first.
+	Names     []keep.WorkflowName `json:"names"`
+	Version   string              `json:"version"`
+	Paused    bool                `json:"paused"`
+	PauseNote *string             `json:"pause_note"` // why it is paused, in the words of who paused it; null: nobody said
+	Intent    *string             `json:"intent"`     // what it is for, in the words of who asked for it; null: nobody said
+	Topics    []keep.TopicName    `json:"topics"`
+	Handlers  []Handler           `json:"handlers"`   // in the order of the script
+	OnBlocked string              `json:"on_blocked"` // stop or poll
+	OpenRun   *keep.RunID         `json:"open_run"`   // the oldest run that is not finished
+	OpenRuns  []keep.RunID        `json:"open_runs"`  // all of them, oldest first
+	CreatedAt Time                `json:"created_at"`
+	UpdatedAt Time                `json:"updated_at"`
 
 	Source map[string]string `json:"source,omitempty" doc:"text of the files of the version by name; when it is asked for"`
 }
@@ -72,7 +75,7 @@ type Schedule struct {
 // host remembers of its handlers, and open its runs that are not closed.
 func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, open []keep.Run) Workflow {
 	out := Workflow{
-		Name: w.Name, Version: w.Version.String(), Paused: w.Paused, PauseNote: orNull(w.PauseNote), Intent: orNull(d.Definition.Intent), Topics: list(d.Definition.Topics),
+		Name: w.Name, Names: list(namesOf(d.Definition)), Version: w.Version.String(), Paused: w.Paused, PauseNote: orNull(w.PauseNote), Intent: orNull(d.Definition.Intent), Topics: list(d.Definition.Topics),
 		Handlers: []Handler{}, OnBlocked: d.Definition.OnBlocked.String(), OpenRuns: []keep.RunID{}, CreatedAt: Time(w.CreatedAt), UpdatedAt: Time(w.UpdatedAt),
 	}
 	for _, r := range open {
@@ -107,6 +110,16 @@ func WorkflowOf(w keep.Workflow, d keep.Deployment, states []keep.HandlerState, 
 		out.Handlers = append(out.Handlers, v)
 	}
 	return out
+}
+
+// namesOf returns the names that a workflow had after its first one.
+func namesOf(d keep.Definition) (names []keep.WorkflowName) {
+	for _, r := range d.Renamed {
+		if r.Kind == keep.RenamedWorkflow {
+			names = append(names, keep.WorkflowName(r.Name))
+		}
+	}
+	return names
 }
 
 // scheduleOf returns the object of s.

@@ -25,9 +25,9 @@ import (
 
 // approvalHash is what an approval is about. Whose credentials the call is sent with is part of it if
 // they are perhaps another user's than those of the call before.
-func approvalHash(c ledger.Call, changed []account.Change) string {
+func approvalHash(c ledger.Call, another bool) string {
 	about := string(c.Key) + ":" + c.PayloadHash + ":" + c.PinHash
-	if len(changed) > 0 {
+	if another {
 		about += ":" + string(marshal(keep.Mutation{Pin: c.Pin}.SentAs().As))
 	}
 	return ledger.Hash([]byte(about))
@@ -80,7 +80,7 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 		}
 		before = keep.Mutation{}
 	}
-	want := approvalHash(c, changed)
+	want := approvalHash(c, len(changed) > 0)
 	answers, err := x.answers(ctx, keep.AskApproval)
 	if err != nil {
 		return &storeError{err}
@@ -102,9 +102,10 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 }
 
 // covers reports whether an approval that a person gave covers the call c, and if it was one
-// of this call, why it does not.
+// of this call, why it does not. One that was given for these very credentials covers it also when the call before had
+// them already, such as an attempt under it that the service refused.
 func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes bool, why string) {
-	if q.PayloadHash == want {
+	if q.PayloadHash == want || q.PayloadHash == approvalHash(c, true) {
 		why = approval.Lapsed(q, x.a.current.Version, x.e.Now())
 		return why == "", why
 	}
@@ -178,7 +179,7 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		// Whole: nothing is approved that a person cannot see all of.
 		Attempted:   fmt.Sprintf("%s on %s with %s", e.call.Tool, e.call.Target, e.call.Payload),
 		Why:         e.why,
-		PayloadHash: approvalHash(e.call, e.changed), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
+		PayloadHash: approvalHash(e.call, len(e.changed) > 0), Approval: x.shown(ctx, e.call, e.spec), ExpiresAt: now.Add(x.e.policy.Approval.Expires), CreatedAt: now,
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: x.approveEffect()},
 			{Action: keep.Reject, Label: "Reject", Effect: x.rejectEffect()},

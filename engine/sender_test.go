@@ -296,3 +296,40 @@ func TestAnotherUsersTargetWhileACallIsOut(t *testing.T) {
 		})
 	}
 }
+
+// Law: once. An approval for another user's credentials covers every attempt with them, also after one that the service
+// refused: the record has them then, so nothing has changed since.
+func TestApprovalForAnotherUserCoversTheNextAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, secret := newWorld(t), "of ann"
+		w.service.level = keep.LevelKey
+		w.service.onCall = func(n int) (bool, error) {
+			switch n {
+			case 1:
+				return true, errReset
+			case 2:
+				return false, &keep.Failure{Class: keep.ClassTransient, Code: "busy", Message: "429"}
+			}
+			return true, nil
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) {
+			return "", keep.Failf(keep.ClassPermission, keep.CodeForbidden, "403")
+		}
+		sendAs(w, &secret)
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		secret, w.service.approve = "of bob", "always"
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if err := w.decide(keep.Approve); err != nil {
+			t.Fatal(err)
+		}
+		w.runUntil(time.Hour)
+		if qs := w.questions(); len(qs) != 0 {
+			t.Errorf("asked again: %s", qs[0].Why)
+		}
+	})
+}

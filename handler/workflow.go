@@ -19,10 +19,10 @@ import (
 // scripts, and mean the same.
 type Workflow struct {
 	Name      keep.WorkflowName
-	Was       keep.WorkflowName // the name that it had before; empty: none
+	Was       keep.WorkflowName // a name that it had before; empty: none
 	New       bool              // it is no workflow of before by another name
 	Topics    []keep.TopicName
-	TopicWas  map[keep.TopicName]keep.TopicName // names that topics had first, by those in Topics
+	TopicWas  map[keep.TopicName]keep.TopicName // names that topics had before, by those in Topics
 	NewTopics []keep.TopicName                  // those that are no topic of before by another name
 	Handlers  []Handler
 	OnBlocked keep.OnBlocked
@@ -37,7 +37,7 @@ type Handler interface {
 // A Producer reads services and publishes what is new.
 type Producer struct {
 	Name      keep.HandlerName
-	Was       keep.HandlerName // the name that it had first; empty: none
+	Was       keep.HandlerName // a name that it had before; empty: none
 	New       bool             // it is no producer of before by another name
 	Schedule  keep.Schedule
 	Publishes []keep.TopicName // nil: any declared topic
@@ -68,7 +68,7 @@ type Consumer[Data, Result any] struct {
 // A Job works on items by a schedule.
 type Job struct {
 	Name     keep.HandlerName
-	Was      keep.HandlerName // the name that it had before; empty: none
+	Was      keep.HandlerName // a name that it had before; empty: none
 	New      bool             // it is no job of before by another name
 	Schedule keep.Schedule
 	Run      func(ctx context.Context, w *Worker) error

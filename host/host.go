@@ -63,6 +63,7 @@ type Store interface {
 	store.Links
 	store.Repairs
 	store.Counting
+	Names
 	operator.Store
 }
 

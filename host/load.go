@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -129,8 +130,12 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 			return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
 		}
 	}
+	loaded := w.Name
 	w, err := Continued(ctx, h.store, w)
 	if err != nil {
+		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
+	}
+	if err := h.ruled(loaded, w.Name); err != nil {
 		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
 	}
 	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
@@ -142,34 +147,48 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 	}, nil
 }
 
-// Continued returns w under the name by which db knows it: the one that it had before (Definition.Was), if db has work
-// of that one. Deploy, Replace and DeployGranted do this, so that nothing is done again under a new name. If db knows
-// both names, the error wraps a [rename.Doubt].
-func Continued(ctx context.Context, db Names, w *Workflow) (*Workflow, error) {
-	if w.Was == "" || w.Was == w.Name {
-		return w, nil
+// ruled returns an error if the configuration is about a workflow by its new name alone, so that it would not hold.
+func (h *Host) ruled(fresh, first keep.WorkflowName) error {
+	alone := func(names []keep.WorkflowName) bool {
+		return fresh != first && slices.Contains(names, fresh) && !slices.Contains(names, first)
 	}
-	var known [2]bool
-	for i, name := range []keep.WorkflowName{w.Was, w.Name} {
-		_, err := db.Workflow(ctx, name)
-		if err != nil && !errors.Is(err, keep.ErrNotFound) {
-			return nil, fmt.Errorf("workflow %s: %w", name, err)
+	d := rename.Doubt{Kind: rename.Ruled, Gone: string(first), Fresh: string(fresh), Table: "Config.Only"}
+	if alone(h.cfg.Only) {
+		return fmt.Errorf("%w; %s", d, d.Fix())
+	}
+	for _, b := range h.cfg.Budgets {
+		if d.Table = fmt.Sprintf("the budget %s of Config.Budgets", b.Name); alone(b.Workflows) {
+			return fmt.Errorf("%w; %s", d, d.Fix())
 		}
-		known[i] = err == nil
 	}
-	switch {
-	case known[0] && known[1]:
-		d := rename.Doubt{Kind: rename.Both, Gone: string(w.Was), Fresh: string(w.Name)}
-		return nil, fmt.Errorf("%w; %s", d, d.Fix())
-	case !known[0]:
-		return w, nil
-	}
-	renamed := *w
-	renamed.Name = w.Was
-	return &renamed, nil
+	return nil
 }
 
-// Names tells which workflows a database knows. Every store does.
+// Continued returns w as db continues it: what says which workflow, topic, job or producer it was (Definition.Was) has
+// the first name of that one, if db has one that was called so; see [rename.Follow]. Deploy, Replace and DeployGranted do
+// this, so that nothing is done again under a new name. If it is not certain which one it was, the error wraps a
+// [rename.Doubt].
+func Continued(ctx context.Context, db Names, w *Workflow) (*Workflow, error) {
+	if !rename.Says(w.Definition) {
+		return w, nil
+	}
+	current, err := db.Current(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("workflow %s: %w", w.Name, err)
+	}
+	d, err := rename.Follow(current, w.Definition)
+	if doubt, ok := errors.AsType[rename.Doubt](err); ok {
+		return nil, fmt.Errorf("%w; %s", err, doubt.Fix())
+	}
+	if err != nil {
+		return nil, err
+	}
+	followed := *w
+	followed.Definition = d
+	return &followed, nil
+}
+
+// Names tells which workflows a database has, and what they are called. Every store does.
 type Names interface {
-	Workflow(ctx context.Context, name keep.WorkflowName) (keep.Workflow, error)
+	Current(ctx context.Context) ([]keep.Deployment, error)
 }

@@ -180,3 +180,55 @@ func TestWorkflowWasNotKnown(t *testing.T) {
 		})
 	}
 }
+
+// A name that the program had in between is known, too: a second rename names it, or the first one, and nothing is
+// done again.
+func TestWorkflowWasTwice(t *testing.T) {
+	for _, kind := range []string{"script", "go"} {
+		for _, was := range []keep.WorkflowName{"payments", "pay"} {
+			t.Run(kind+"/"+string(was), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newBubbleWorld(t)
+					for _, p := range []payer{{"pay", ""}, {"payments", "pay"}, {"bills", was}, {"bills", was}, {"pay", "bills"}} {
+						w.build += string(p.name)
+						if _, err := w.open().Deploy(t.Context(), p.load(w, kind)); err != nil {
+							t.Fatalf("Deploy(%s, was %s) = %v", p.name, p.was, err)
+						}
+						w.start()
+						time.Sleep(2 * time.Hour) // virtual
+						w.idle()
+						w.close()
+					}
+					all, err := w.database().Workflows(t.Context())
+					if err != nil || len(all) != 1 || all[0].Name != "pay" {
+						t.Errorf("workflows %+v, %v; want pay alone", all, err)
+					}
+					if n := w.service.total(); n != 1 {
+						t.Errorf("paid %d times, want once", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A configuration that has a workflow by its new name alone would not hold for it: the workflow is refused.
+func TestOnlyByTheNewName(t *testing.T) {
+	w := newWorld(t)
+	w.build = "build"
+	if _, err := w.open().Deploy(t.Context(), payer{name: "pay"}.load(w, "go")); err != nil {
+		t.Fatal(err)
+	}
+	w.close()
+	w.only = []keep.WorkflowName{"payments"}
+	renamed := payer{name: "payments", was: "pay"}.load(w, "go")
+	_, err := w.open().Deploy(t.Context(), renamed)
+	if want := "Config.Only is about the workflow payments, which the database continues under its first name, pay"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Deploy = %v, want %q", err, want)
+	}
+	w.close()
+	w.only = append(w.only, "pay")
+	if _, err := w.open().Deploy(t.Context(), renamed); err != nil {
+		t.Errorf("with both names: %v", err)
+	}
+}

@@ -111,6 +111,7 @@ type world struct {
 	gated   bool   // the connection has limits
 	approve bool   // a person must agree to each svc.create
 	build   string // of the program, for handlers in Go
+	only    []keep.WorkflowName
 
 	t       testing.TB
 	path    string // of the SQLite file; empty: mem
@@ -165,6 +166,7 @@ func (w *world) open() *host.Host {
 		store = w.database()
 	}
 	h, err := host.Open(w.t.Context(), store, host.Config{
+		Only:        w.only,
 		Connections: []connector.Connection{w.connection()},
 		Policy:      &w.policy,
 		Build:       w.build,

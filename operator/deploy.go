@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/rename"
 	"github.com/keep-run/keep/law/schedule"
 )
 
@@ -63,6 +64,7 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 		return Deployed{}, &WaitsError{*p}
 	}
 	d.Version, d.CreatedAt, d.Definition.Intent = b.next(repairs), now, b.intentOf(d)
+	d.Definition = rename.Remember(d.Definition, b.current.Definition)
 	same := b.has(d)
 	if granted.asked && (!same || len(granted.lacking) > 0) {
 		return o.propose(ctx, d, b, granted.lacking, *c)

@@ -27,6 +27,7 @@ type Base interface {
 	store.Topics
 	store.Mutations
 	store.Items
+	host.Names
 }
 
 // maxPending is how many pending events of one topic a rehearsal begins with.

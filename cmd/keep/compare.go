@@ -47,13 +47,14 @@ Exit codes: 0 safe, 4 a person should look ("impact" of --json: impactful or inc
 // renamed is compared with the runs of the name that it had.
 func (a *app) compareScripts(ctx context.Context, c *api.Client, p *project.Project, scripts []project.Script) error {
 	all := []api.Comparison{}
+	stored, err := c.Workflows(ctx)
+	if err != nil {
+		return err
+	}
 	for _, s := range scripts {
 		text := filesOf(s.Bundle)
-		r, err := c.Compare(ctx, s.Name, api.CompareRequest{Script: &text})
-		// It was not deployed under its new name yet: its runs are those of the old one.
-		if errors.Is(err, keep.ErrNotFound) && s.Was != "" {
-			r, err = c.Compare(ctx, s.Was, api.CompareRequest{Script: &text})
-		}
+		// Its runs are those of the name that the database has.
+		r, err := c.Compare(ctx, continuedAs(stored, s.Definition), api.CompareRequest{Script: &text})
 		if errors.Is(err, keep.ErrNotFound) {
 			r, err = newWorkflow(s.Name), nil
 		}

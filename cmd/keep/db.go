@@ -30,8 +30,9 @@ func (a *app) dbCmd() *cobra.Command {
 		Use:   "migrate",
 		Short: "Make the database, or bring its schema up to date",
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
-date. keep run, keep dev and keep serve do so by themselves when they start; this is for
-those who want it at a time of their own. All else refuses an older schema. A file must have no host while it is changed.
+date. keep run, dev, serve, gateway and proxy do so by themselves when they start, and
+doctor --compact does; this is for those who want it at a time of their own. All else
+refuses an older schema. A file must have no host while it is changed.
 Hosts on Postgres continue meanwhile. If a migration is one that an older host at work
 could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,

@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/rename"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
@@ -119,6 +120,24 @@ func (a *app) openingToDeploy(p *project.Project, rt *sandbox.Runtime) client.Op
 	}
 }
 
+// continuedAs returns the name by which a database that has all continues a script. What is in doubt is refused where it
+// is deployed.
+func continuedAs(all []api.Workflow, d keep.Definition) keep.WorkflowName {
+	var current []keep.Deployment
+	for _, w := range all {
+		has := keep.Deployment{Workflow: w.Name, Definition: keep.Definition{Name: w.Name}}
+		for _, name := range w.Names {
+			has.Definition.Renamed = append(has.Definition.Renamed, keep.Renamed{Kind: keep.RenamedWorkflow, Name: string(name), First: string(w.Name)})
+		}
+		current = append(current, has)
+	}
+	followed, err := rename.Follow(current, keep.Definition{Name: d.Name, Was: d.Was})
+	if err != nil {
+		return d.Name
+	}
+	return followed.Name
+}
+
 // deployScripts makes each script current, in the place of the version that is
 // current now. The versions are read once, before the first: if somebody deploys meanwhile, the
 // deploy of that script fails as stale and does not undo the other one. Scripts before it stay
@@ -135,12 +154,10 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 	}
 	out := []deployed{}
 	for _, s := range scripts {
-		if _, known := before[s.Was]; known && s.Was != "" { // its name in the database
-			// The loaded script is shared; only the name of this copy changes.
-			w := *s.Workflow
-			w.Name = s.Was
-			s.Workflow = &w
-		}
+		// The loaded script is shared; only the name of this copy changes.
+		script := *s.Workflow
+		script.Name = continuedAs(all, script.Definition)
+		s.Workflow = &script
 		w, err := c.Deploy(ctx, s.Name, textOf(s), before[s.Name])
 		switch {
 		// Not tried again: what came in between may be the work of somebody who should be asked.

@@ -45,7 +45,8 @@ type Doubt struct {
 	Fresh    string            // that may be it
 	Said     bool              // of Connection and Tool: by records, it is
 	Names    string            // of Connection and Tool: all that was is to say, in TOML
-	Table    string            // of Ruled: in keep.toml, where the rules are
+	Table    string            // of Ruled: where the rules are
+	Taken    bool              // of Topic, Job and Producer: it was Gone first, and another one has that name now
 }
 
 // Error says what is in doubt.
@@ -60,6 +61,9 @@ func (d Doubt) Error() string {
 		return fmt.Sprintf("records say that the %s %s was %s, and keep.toml says it no more: what was done under that name would be done again",
 			d.Kind, d.Fresh, d.Gone)
 	}
+	if d.Taken {
+		return fmt.Sprintf("the %s %s of workflow %s was %s first, and another one has that name now: what one did would count for the other", d.Kind, d.Fresh, d.Workflow, d.Gone)
+	}
 	of := ""
 	if d.Workflow != "" {
 		of = fmt.Sprintf(" of workflow %s", d.Workflow)
@@ -70,6 +74,9 @@ func (d Doubt) Error() string {
 
 // Fix says what to write.
 func (d Doubt) Fix() string {
+	if d.Taken {
+		return fmt.Sprintf("give the other %s a name that nothing had", d.Kind)
+	}
 	if part := d.Kind == Topic || d.Kind == Job || d.Kind == Producer; part && d.Fresh == d.Gone {
 		return fmt.Sprintf("leave out what %s says that it was: it has its first name", d.Fresh)
 	}

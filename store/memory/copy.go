@@ -102,7 +102,7 @@ func copyDeployment(d keep.Deployment) keep.Deployment {
 	d.Code, d.Map = slices.Clone(d.Code), slices.Clone(d.Map)
 	d.Definition.Topics = slices.Clone(d.Definition.Topics)
 	d.Definition.Called, d.Definition.NewTopics = slices.Clone(d.Definition.Called), slices.Clone(d.Definition.NewTopics)
-	d.Definition.Handlers = slices.Clone(d.Definition.Handlers)
+	d.Definition.Handlers, d.Definition.Renamed = slices.Clone(d.Definition.Handlers), slices.Clone(d.Definition.Renamed)
 	for i, h := range d.Definition.Handlers {
 		d.Definition.Handlers[i].Subscribe = slices.Clone(h.Subscribe)
 		d.Definition.Handlers[i].Publishes = slices.Clone(h.Publishes)

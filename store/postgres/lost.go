@@ -29,7 +29,7 @@ import (
 type progress struct {
 	n       int64 // the last number given
 	commits int64 // how many commits of hosts, under their leases: those of other processes do not make up for a lost one
-	decided int64 // how many other commits: what people decide need not make a row that has a number
+	decided int64 // how many other commits, of all processes: one that another process made since stands in for a lost one
 }
 
 // readProgress reads it of all workflows.

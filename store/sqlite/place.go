@@ -240,7 +240,7 @@ func fence(c *conn, up bool) error {
 	var script string
 	err := c.rows(`SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger'`, nil, func(row []driver.Value) {
 		name, table := row[0].(string), row[1].(string)
-		if slices.Contains(changes, strings.TrimPrefix(name, "fence_"+table+"_")) {
+		if change, ok := strings.CutPrefix(name, "fence_"+table+"_"); ok && slices.Contains(changes, change) {
 			script += `DROP TRIGGER ` + quoted(name) + `;`
 		}
 	})

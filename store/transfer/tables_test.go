@@ -98,7 +98,8 @@ func TestOtherTriggers(t *testing.T) {
 	fill(t, p)
 	execute(t, raw(t, p), `CREATE TABLE payment (id INT)`,
 		`CREATE TRIGGER fence_of_payments BEFORE DELETE ON payment BEGIN SELECT RAISE(ABORT, 'no'); END`,
-		`CREATE TRIGGER fence_payment_insert BEFORE INSERT ON payment BEGIN SELECT RAISE(ABORT, 'this database was moved'); END`)
+		`CREATE TRIGGER fence_payment_insert BEFORE INSERT ON payment BEGIN SELECT RAISE(ABORT, 'this database was moved'); END`,
+		`CREATE TRIGGER "delete" BEFORE UPDATE ON payment BEGIN SELECT RAISE(ABORT, 'no'); END`)
 	held, err := p.Hold(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +108,9 @@ func TestOtherTriggers(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, raw(t, p), `INSERT INTO payment VALUES (1)`)
+	if _, err := raw(t, p).ExecContext(ctx, `UPDATE payment SET id = 2`); err == nil {
+		t.Error("a trigger of the program is gone that is called delete")
+	}
 	if _, err := raw(t, p).ExecContext(ctx, `DELETE FROM payment`); err == nil {
 		t.Error("a trigger of the program is gone")
 	}

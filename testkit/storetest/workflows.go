@@ -202,6 +202,7 @@ func fullDeployment() keep.Deployment {
 		Code: []byte("export default 1\x00\xff"), Map: []byte(`{"version":3}`),
 		Definition: keep.Definition{
 			Name: "w", Topics: []keep.TopicName{"a", "b:c/d"}, Called: []keep.CalledTopic{{Name: "new/a", First: "a"}}, NewTopics: []keep.TopicName{"b:c/d"},
+			Renamed: []keep.Renamed{{Kind: "workflow", Name: "x", First: "w"}, {Kind: "topic", Name: "new/a", First: "a"}},
 			Handlers: []keep.Handler{
 				{Name: "p", Kind: keep.Producer, Schedule: keep.Schedule{Cron: "0 9 * * 1-5", Timezone: "Europe/Berlin"}},
 				{Name: "none", Kind: keep.Producer, Publishes: []keep.TopicName{}},

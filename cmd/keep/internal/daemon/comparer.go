@@ -7,6 +7,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/rename"
 	"github.com/keep-run/keep/rehearsal/compare"
 	"github.com/keep-run/keep/script/sandbox"
 )
@@ -91,10 +92,11 @@ func given(ctx context.Context, rt *sandbox.Runtime, own keep.Deployment, q api.
 	if err != nil {
 		return nil, keep.Definition{}, asScriptError(err)
 	}
-	if w.Name != own.Workflow && w.Was != own.Workflow {
+	d, err := rename.Follow([]keep.Deployment{own}, w.Definition)
+	if err != nil || d.Name != own.Workflow {
 		return nil, keep.Definition{}, mistake("it declares the workflow " + string(w.Name) + ", not " + string(own.Workflow))
 	}
-	return w.Bundle, w.Definition, nil
+	return w.Bundle, d, nil
 }
 
 // comparisonOf returns the object of a report.

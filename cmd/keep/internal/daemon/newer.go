@@ -25,6 +25,10 @@ func (s *Session) isNewer(ctx context.Context, e Env, sc project.Script) (bool, 
 	if err != nil {
 		return false, err
 	}
+	has := func(d keep.Deployment) bool { return d.Hash == sc.Bundle.Hash() && d.Entry == sc.Bundle.Entry }
+	if slices.ContainsFunc(all, func(d keep.Deployment) bool { return d.Version == w.Version && has(d) }) {
+		return false, nil // whatever came in between
+	}
 	proposed, err := s.DB.Proposals(ctx, sc.Name)
 	if err != nil {
 		return false, err
@@ -36,7 +40,7 @@ func (s *Session) isNewer(ctx context.Context, e Env, sc project.Script) (bool, 
 		if how == "" && w.Version.Minor > 0 && d.Version.Major == w.Version.Major {
 			how = "repaired"
 		}
-		if how != "" && d.Version != w.Version && d.Hash == sc.Bundle.Hash() && d.Entry == sc.Bundle.Entry {
+		if how != "" && has(d) {
 			e.Log.WarnContext(ctx, fmt.Sprintf("a file has the text of a version that was %s, and the later version continues", how),
 				"workflow", sc.Name, "file", sc.File, "replaced", d.Version.String(), "current", w.Version.String(),
 				"text", fmt.Sprintf("keep workflows show %s --source", sc.Name))
