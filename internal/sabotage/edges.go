@@ -13,6 +13,10 @@ var edgesBreaks = []Break{
 		`[]byte(id + "." + stamp + ".")`, `[]byte(id + "..")`, "./host/notify -run TestSignature"},
 
 	// hooks: nothing is answered that is not on disk, and nothing is believed unverified.
+	{"half-a-delivery-keeps-its-place", "bounded", "internal/room/room.go",
+		`	out.cut()`, `	_ = out.cut`, "./api/hook -run TestHalfDeliveries"},
+	{"one-door-keeps-all-places", "bounded", "internal/room/room.go",
+		`r.kept[p.door] >= r.size-r.all`, `r.all >= r.size`, "./internal/room"},
 	{"hook-answers-what-was-not-stored", "nothing-lost", "api/hook/receiver.go",
 		`case err != nil: // it may be on disk or not`, `case false: // it may be on disk or not`, "./api/hook -run TestStoreDown"},
 	{"hook-takes-the-id-of-another-hook", "nothing-lost", "api/hook/receiver.go",
