@@ -15,6 +15,8 @@ var edgesBreaks = []Break{
 	// hooks: nothing is answered that is not on disk, and nothing is believed unverified.
 	{"half-a-delivery-keeps-its-place", "bounded", "internal/room/room.go",
 		`	out.cut()`, `	_ = out.cut`, "./api/hook -run TestHalfDeliveries"},
+	{"half-a-message-keeps-its-place", "bounded", "gateway/http.go",
+		`in.EnterRequest(agent, w, r)`, `in.Enter(agent, "", func() {})`, "./gateway -run TestHalfMessages"},
 	{"one-door-keeps-all-places", "bounded", "internal/room/room.go",
 		`r.kept[p.door] >= r.size-r.all`, `r.all >= r.size`, "./internal/room"},
 	{"hook-answers-what-was-not-stored", "nothing-lost", "api/hook/receiver.go",
