@@ -219,7 +219,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook, pl
 		_, _ = io.WriteString(w, challenge) // the client is gone
 		return
 	}
-	id, err := h.id.of(req.Header, payload)
+	id, err := h.id.of(req.Header, body, payload)
 	if err != nil {
 		r.refuse(w, req, h, refusal{http.StatusBadRequest, "bad-id", err.Error(), err.Error()})
 		return
