@@ -20,13 +20,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/internal/room"
 )
 
 // Bounds of a gateway by HTTP (law: bounded).
 const (
 	maxSessions = 200 // of one agent; the one that was used least recently ends for the next
-	maxWorking  = 512 // requests of all agents at once
-	maxStreams  = 512 // streams of all agents that wait for what servers tell
+	maxWorking  = 512 // requests of all agents at once; one agent has at most as many as are free
+	maxStreams  = 512 // streams of all agents that wait for what servers tell; likewise
 )
 
 // writeTime is how long a client may take to read an answer.
@@ -67,8 +68,8 @@ type HTTPHandler struct {
 	pages []string                                                // origins that are let in
 	other func(ctx context.Context, token string) (string, error) // says whose a token is that is none of names; nil: there are no others
 	names map[[sha256.Size]byte]string                            // of agents, by the hash of their token
-	room  chan struct{}                                           // a token for each request
-	aside chan struct{}                                           // and one for each stream that waits
+	room  *room.Room                                              // a place for each request
+	aside *room.Room                                              // and one for each stream that waits
 
 	mu       sync.Mutex // protects all below
 	sessions map[sessionKey]*session
@@ -82,7 +83,7 @@ const MinToken = 16
 
 // HTTP returns a handler for agents.
 func (g *Gateway) HTTP(cfg HTTPConfig) (*HTTPHandler, error) {
-	h := &HTTPHandler{g: g, hosts: cfg.Hosts, pages: cfg.Origins, other: cfg.Agent, room: make(chan struct{}, maxWorking), aside: make(chan struct{}, maxStreams), sessions: make(map[sessionKey]*session)}
+	h := &HTTPHandler{g: g, hosts: cfg.Hosts, pages: cfg.Origins, other: cfg.Agent, room: room.New(maxWorking), aside: room.New(maxStreams), sessions: make(map[sessionKey]*session)}
 	for _, origin := range cfg.Origins {
 		if err := CheckOrigin(origin); err != nil {
 			return nil, err
@@ -173,18 +174,23 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, http.StatusUnauthorized, "the token is not one of an agent's")
 		return
 	}
-	room := h.room
+	in := h.room
 	if r.Method == http.MethodGet {
-		room = h.aside
+		in = h.aside
 	}
-	leave := h.enter(w, r, room)
-	if leave == nil {
+	place := in.EnterRequest(agent, w, r)
+	if place == nil {
+		h.full(w, r)
 		return
 	}
-	defer leave()
+	defer place.Leave()
+	if r.Method != http.MethodPost && !place.Keep() { // that of a message is lent until it is there
+		h.full(w, r)
+		return
+	}
 	switch {
 	case r.Method == http.MethodPost:
-		h.post(w, r, agent, leave)
+		h.post(w, r, agent, place)
 	case r.Header.Get(headerVersion) == mcp.Modern: // it has no sessions
 		w.Header().Set("Allow", "POST")
 		h.refuse(w, r, http.StatusMethodNotAllowed, "the version of the protocol has only POST")
@@ -198,8 +204,8 @@ func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post takes one message.
-func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string, leave func()) {
+// post takes one message. Its place is lent until the message is there.
+func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string, place *room.Place) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		h.refuse(w, r, http.StatusUnsupportedMediaType, "the body is application/json")
 		return
@@ -207,6 +213,10 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.g.cfg.MessageLimit)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		h.refuse(w, r, http.StatusRequestEntityTooLarge, "the message is too large")
+		return
+	}
+	if !place.Keep() {
+		h.full(w, r)
 		return
 	}
 	// The server's time to read a request is not for the work on it: its end would cancel the request.
@@ -250,26 +260,22 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		return
 	}
 	if isModern && m.Method == "subscriptions/listen" {
-		done := h.enter(w, r, h.aside)
-		if done == nil {
+		stream := h.aside.EnterRequest(agent, w, r)
+		if stream == nil || !stream.Keep() {
+			h.full(w, r)
 			return
 		}
-		defer done()
-		leave()
+		defer stream.Leave()
+		place.Leave()
 	}
 	h.answer(w, r, s, m, conn, isModern)
 }
 
-// enter takes a place of a room, and returns what leaves it; nil: it is full, and the client was told.
-func (h *HTTPHandler) enter(w http.ResponseWriter, r *http.Request, room chan struct{}) (leave func()) {
-	select {
-	case room <- struct{}{}:
-		return sync.OnceFunc(func() { <-room })
-	default:
-	}
+// full refuses a request that has no place.
+func (h *HTTPHandler) full(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Retry-After", "1")
+	w.Header().Set("Connection", "close") // its body may not be read
 	h.refuse(w, r, http.StatusServiceUnavailable, "too many requests are being answered")
-	return nil
 }
 
 // check returns the version of a request, and what is wrong with what it says of it.

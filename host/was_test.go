@@ -183,7 +183,7 @@ func TestWorkflowWasNotKnown(t *testing.T) {
 
 // A name that the program had in between is known, too: a second rename names it, or the first one, and nothing is
 // done again.
-func TestWorkflowWasTwice(t *testing.T) {
+func TestSecondRename(t *testing.T) {
 	for _, kind := range []string{"script", "go"} {
 		for _, was := range []keep.WorkflowName{"payments", "pay"} {
 			t.Run(kind+"/"+string(was), func(t *testing.T) {

@@ -34,8 +34,8 @@ type Config struct {
 	// Secrets prove that a delivery is the service's; each of them does.
 	Secrets []string
 
-	// ID says where a delivery has its id: "$.path" or "header:NAME". If empty, where
-	// the scheme has it; Token has none.
+	// ID says where a delivery has its id: "$.path" or "header:NAME", or "body" if its body is what it is
+	// known by. If empty, where the scheme has it; Token has none.
 	ID string
 
 	// Header is where Token looks; if empty, Authorization: Bearer.
@@ -114,7 +114,7 @@ func New(c Config) (*Hook, error) {
 	}
 	id := cmp.Or(c.ID, ids[c.Verify])
 	if id == "" {
-		return nil, &FieldError{"id", errors.New(`is missing; say where a delivery has its id: "$.id" or "header:NAME"`)}
+		return nil, &FieldError{"id", errors.New(`is missing; say where a delivery has its id: "$.id", "header:NAME" or "body"`)}
 	}
 	var err error
 	if h.id, err = parseID(id); err != nil {
@@ -134,7 +134,7 @@ func (h *Hook) Message(header http.Header, body []byte) (keep.MessageID, json.Ra
 	if err != nil {
 		return "", nil, err
 	}
-	id, err := h.id.of(header, payload)
+	id, err := h.id.of(header, body, payload)
 	return id, payload, err
 }
 

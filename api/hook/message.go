@@ -1,6 +1,8 @@
 package hook
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,9 +54,10 @@ func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// An idRule says where a delivery has its id: in a header, or in the payload.
+// An idRule says where a delivery has its id: in a header, or in the payload; or that its body is what it is known by.
 type idRule struct {
 	text   string // as it was declared
+	body   bool
 	header string
 	path   []any // names and indexes
 }
@@ -64,8 +67,14 @@ var (
 	pathStep   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[([0-9]{1,6})\])`) })
 )
 
-// parseID reads "$.path" or "header:NAME".
+// wholeBody is the rule by which a delivery is known by its body, which each scheme but Token signs.
+const wholeBody = "body"
+
+// parseID reads "$.path", "header:NAME" or "body".
 func parseID(text string) (idRule, error) {
+	if text == wholeBody {
+		return idRule{text: text, body: true}, nil
+	}
 	if name, ok := strings.CutPrefix(text, "header:"); ok {
 		if !headerName().MatchString(name) {
 			return idRule{}, fmt.Errorf("%q is no name of a header", name)
@@ -88,13 +97,18 @@ func parseID(text string) (idRule, error) {
 		rest = rest[len(m[0]):]
 	}
 	if !ok || rest != "" || len(rule.path) == 0 {
-		return idRule{}, fmt.Errorf(`%q is neither a path such as "$.id" nor "header:NAME"`, text)
+		return idRule{}, fmt.Errorf(`%q is neither a path such as "$.id" nor "header:NAME" nor "body"`, text)
 	}
 	return rule, nil
 }
 
-// of returns the id of a verified delivery.
-func (r idRule) of(h http.Header, payload json.RawMessage) (keep.MessageID, error) {
+// of returns the id of a verified delivery. The hash is that of the body and not of the payload, which a header may
+// change that nobody signed.
+func (r idRule) of(h http.Header, body []byte, payload json.RawMessage) (keep.MessageID, error) {
+	if r.body {
+		sum := sha256.Sum256(body)
+		return checked("sha256-" + hex.EncodeToString(sum[:]))
+	}
 	if r.header != "" {
 		text, err := one(h, r.header)
 		if err != nil {

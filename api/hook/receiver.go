@@ -19,6 +19,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/internal/room"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
 )
@@ -26,7 +27,8 @@ import (
 // Prefix is where hooks are; the name of one follows.
 const Prefix = "/hooks/"
 
-// maxOpen is how many deliveries are read and verified at once (law: bounded).
+// maxOpen is how many deliveries are read, verified and stored at once (law: bounded). Their bodies take at most
+// MaxBodyLimit each as they arrive, 256 MiB in sum, and as much again while they grow.
 const maxOpen = 256
 
 // flushEvery is how often counts are written. A process that is killed loses the counts
@@ -58,7 +60,7 @@ type Receiver struct {
 	cfg   ReceiverConfig
 	log   *slog.Logger
 	hooks atomic.Pointer[map[string]*Hook]
-	open  chan struct{} // has a place for each delivery that is under way
+	open  *room.Room // has a place for each delivery that is under way
 
 	mu     sync.Mutex
 	counts map[string]keep.HookCount // not written yet
@@ -69,7 +71,7 @@ func NewReceiver(cfg ReceiverConfig) *Receiver {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}
-	r := &Receiver{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), open: make(chan struct{}, maxOpen), counts: make(map[string]keep.HookCount)}
+	r := &Receiver{cfg: cfg, log: cmp.Or(cfg.Logger, slog.Default()), open: room.New(maxOpen), counts: make(map[string]keep.HookCount)}
 	r.Set(nil)
 	return r
 }
@@ -169,26 +171,38 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		answer(w, refusal{status: http.StatusNotFound, kind: "not-found", detail: "there is no such hook"})
 		return
 	}
-	select {
-	case r.open <- struct{}{}:
-		defer func() { <-r.open }()
-	default:
-		unavailable(w, 1, "too many deliveries at once")
+	place := r.open.EnterRequest(h.Name, w, req)
+	if place == nil {
+		tooMany(w)
 		return
 	}
-	r.receive(w, req, h)
+	defer place.Leave()
+	r.receive(w, req, h, place)
 }
 
+// tooMany answers a delivery that has no place.
+func tooMany(w http.ResponseWriter) { unavailable(w, 1, "too many deliveries at once") }
+
 // receive verifies a delivery and makes its event. It answers 2xx only after the event is
-// on disk.
-func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook) {
+// on disk. Its place is lent until it is verified.
+func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook, place *room.Place) {
 	body, refused := readBody(w, req, h.BodyLimit)
+	if place.Displaced() {
+		w.Header().Set("Connection", "close") // the rest is not read
+		tooMany(w)
+		return
+	}
 	if refused != nil {
 		r.refuse(w, req, h, *refused)
 		return
 	}
 	if err := h.Check(req.Header, body, r.cfg.Clock()); err != nil {
 		r.refuse(w, req, h, refusal{http.StatusUnauthorized, "unverified", "the delivery is not verified", err.Error()})
+		return
+	}
+	if !place.Keep() {
+		w.Header().Set("Connection", "close")
+		tooMany(w)
 		return
 	}
 	payload, err := payloadOf(req.Header.Get("Content-Type"), body)
@@ -205,7 +219,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook) {
 		_, _ = io.WriteString(w, challenge) // the client is gone
 		return
 	}
-	id, err := h.id.of(req.Header, payload)
+	id, err := h.id.of(req.Header, body, payload)
 	if err != nil {
 		r.refuse(w, req, h, refusal{http.StatusBadRequest, "bad-id", err.Error(), err.Error()})
 		return

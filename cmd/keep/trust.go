@@ -15,8 +15,9 @@ func (a *app) trustCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "trust [DIR]", Short: "Trust the keep.toml of a directory that others own or may write",
 		Long: `Trust allows the keep.toml in DIR for this user. One that was found in a directory
-above is refused if another user owns it or its directory, or if everybody may write
-one of them: it can run commands and receive secrets. The directories in KEEP_TRUST are
+above is refused if another user owns it or its directory, or if everybody or a group
+may write one of them: it can run commands and receive secrets. A group whose only member
+is this user, as many systems give each user one, may. The directories in KEEP_TRUST are
 trusted, too. Without DIR, trust lists those that were allowed.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -55,6 +55,20 @@ func TestTrust(t *testing.T) {
 	check(exit.Done) // its own
 	chmod(file, 0o666)
 	refused("everybody may write " + file)
+	chmod(file, 0o664)
+	chmod(root, 0o775)
+	check(exit.Done) // the group of files is this user's own
+	if os.Geteuid() == 0 {
+		for _, name := range []string{file, root} {
+			if err := os.Chown(name, -1, 12345); err != nil {
+				t.Fatal(err)
+			}
+			refused("the group 12345 may write " + name)
+			if err := os.Chown(name, -1, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	chmod(file, 0o644)
 	chmod(root, 0o1777)
 	refused("everybody may write " + root)

@@ -14,10 +14,9 @@ import (
 	"github.com/keep-run/keep/law/key"
 )
 
-// The answer is shown to a credential that is the caller, and to a token, which the proxy
-// verifies. Of a user's password and of a header it knows nothing.
-func TestInstance(t *testing.T) {
-	t.Parallel()
+// issuerOf returns the URL of an issuer's keys, and a token of subject.
+func issuerOf(t *testing.T, subject string) (jwks, token string) {
+	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -26,8 +25,15 @@ func TestInstance(t *testing.T) {
 	issuer := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","kid":"ed","crv":"Ed25519","x":"%s"}]}`, b64(public))
 	})
-	signed := b64([]byte(`{"alg":"EdDSA","kid":"ed"}`)) + "." + b64([]byte(`{"sub":"ada"}`))
-	token := "Bearer " + signed + "." + b64(ed25519.Sign(private, []byte(signed)))
+	signed := b64([]byte(`{"alg":"EdDSA","kid":"ed"}`)) + "." + b64([]byte(`{"sub":"`+subject+`"}`))
+	return issuer.URL, "Bearer " + signed + "." + b64(ed25519.Sign(private, []byte(signed)))
+}
+
+// The answer is shown to a credential that is the caller, and to a token, which the proxy
+// verifies. Of a user's password and of a header it knows nothing.
+func TestInstance(t *testing.T) {
+	t.Parallel()
+	issuer, token := issuerOf(t, "ada")
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("ada:password"))
 	back := upstream(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })
 	for caller, test := range map[string]struct {
@@ -35,7 +41,7 @@ func TestInstance(t *testing.T) {
 		jwks          string
 		seesAnswer    bool
 	}{
-		"authorization": {basic, "", true}, "jwt:sub": {token, issuer.URL, true},
+		"authorization": {basic, "", true}, "jwt:sub": {token, issuer, true},
 		"basic": {basic, "", false}, "header:Authorization": {basic, "", false}, "none": {basic, "", false},
 	} {
 		clients, _, store := front(t, back.URL, func(c *proxy.Config) { c.Routes = []proxy.Route{{Caller: caller, JWKS: test.jwks}} })

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,26 +148,37 @@ type Route struct {
 	ResponseLimit Size     `toml:"response_limit"`  // of an answer that is kept; zero: 8 MiB
 }
 
-// rule returns the route as the guard takes it.
-func (r Route) rule(client *http.Client) (idempotency.Rule, error) {
-	rule := idempotency.Rule{
+// rule returns the route as the guard takes it, and the headers that name its caller and its key.
+func (r Route) rule(client *http.Client) (rule idempotency.Rule, identity []string, err error) {
+	rule = idempotency.Rule{
 		Path: r.Path, Methods: r.Methods, Require: r.Require, TTL: time.Duration(r.TTL), AllowShortTTL: r.AllowShortTTL,
 		Policy: key.Policy(r.Policy), NotExecuted: r.NotExecuted, AfterCrash: idempotency.AfterCrash(r.AfterCrash), Wait: time.Duration(r.Wait),
 		FailOpen: r.FailOpen, Form: key.Form{CanonicalJSON: r.CanonicalJSON, IgnoreFields: r.IgnoreFields},
 		CallerVerified: r.Caller == "jwt:sub", SettleAfter: time.Duration(r.SettleAfter), BodyLimit: int64(r.BodyLimit), ResponseLimit: int64(r.ResponseLimit),
 	}
-	var err error
-	if rule.Caller, err = r.caller(client); err != nil {
-		return rule, err
+	if rule.Caller, identity, err = r.caller(client); err != nil {
+		return rule, nil, err
 	}
 	if rule.Key, err = r.key(); err != nil {
-		return rule, err
+		return rule, nil, err
+	}
+	if rule.Key.Header != "" {
+		identity = append(identity, rule.Key.Header)
+	}
+	for i, name := range identity {
+		if identity[i] = http.CanonicalHeaderKey(name); slices.Contains(ownHeaders, identity[i]) {
+			return rule, nil, fmt.Errorf("route %q: the backend does not get %s as it came: the proxy writes that header itself", r.Path, name)
+		}
 	}
 	if r.Probe != "" {
 		rule.Probe, err = r.probe(client)
 	}
-	return rule, err
+	return rule, identity, err
 }
+
+// ownHeaders are written anew for each connection or by the proxy itself: they name neither a caller nor a key.
+var ownHeaders = []string{"Connection", "Content-Length", "Forwarded", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding",
+	"Upgrade", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // key returns where the route's keys are.
 func (r Route) key() (idempotency.KeySource, error) {
@@ -210,28 +222,28 @@ func (r Route) probe(client *http.Client) (idempotency.Probe, error) {
 	return idempotency.ProbeURL(client, r.Probe, caller, cmp.Or(int64(r.ResponseLimit), idempotency.DefaultResponseLimit)), nil
 }
 
-// caller returns the function that names who sends a request; nil for the default.
-func (r Route) caller(client *http.Client) (func(*http.Request) (string, error), error) {
-	name, byHeader := strings.CutPrefix(r.Caller, "header:")
+// caller returns the function that names who sends a request, nil for the default, and the headers that it reads.
+func (r Route) caller(client *http.Client) (name func(*http.Request) (string, error), reads []string, err error) {
+	header, byHeader := strings.CutPrefix(r.Caller, "header:")
 	if r.JWKS != "" && r.Caller != "jwt:sub" {
-		return nil, fmt.Errorf("route %q: jwks is for caller = \"jwt:sub\"", r.Path)
+		return nil, nil, fmt.Errorf("route %q: jwks is for caller = \"jwt:sub\"", r.Path)
 	}
 	switch {
 	case r.Caller == "", r.Caller == "authorization":
-		return nil, nil
+		return nil, []string{"Authorization", "X-Api-Key"}, nil
 	case r.Caller == "none":
-		return idempotency.Anyone, nil
+		return idempotency.Anyone, nil, nil
 	case r.Caller == "basic":
-		return idempotency.ByBasic, nil
+		return idempotency.ByBasic, []string{"Authorization"}, nil
 	case r.Caller == "jwt:sub":
 		if u, err := url.Parse(r.JWKS); err != nil || u.Host == "" {
-			return nil, fmt.Errorf("route %q: jwks %q: want the URL of the issuer's keys", r.Path, r.JWKS)
+			return nil, nil, fmt.Errorf("route %q: jwks %q: want the URL of the issuer's keys", r.Path, r.JWKS)
 		}
-		return idempotency.ByJWTSubject(&idempotency.JWKS{URL: r.JWKS, Client: client}), nil
-	case byHeader && name != "":
-		return idempotency.ByHeader(name), nil
+		return idempotency.ByJWTSubject(&idempotency.JWKS{URL: r.JWKS, Client: client}), []string{"Authorization"}, nil
+	case byHeader && header != "":
+		return idempotency.ByHeader(header), []string{header}, nil
 	}
-	return nil, fmt.Errorf("route %q: caller %q: want \"authorization\", \"header:NAME\", \"jwt:sub\", \"basic\" or \"none\"", r.Path, r.Caller)
+	return nil, nil, fmt.Errorf("route %q: caller %q: want \"authorization\", \"header:NAME\", \"jwt:sub\", \"basic\" or \"none\"", r.Path, r.Caller)
 }
 
 // withDefaults returns c with its zero values replaced, and the upstream, or says

@@ -46,18 +46,13 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	var rules []idempotency.Rule
+	identity := []string{key.Header, key.LegacyHeader, "Authorization", "X-Api-Key", "Content-Type"} // that of the zero Route, and the fingerprint's
 	for _, r := range cfg.Routes {
-		rule, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
+		rule, reads, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
 		if err != nil {
 			return nil, fmt.Errorf("proxy: %w", err)
 		}
-		rules = append(rules, rule)
-	}
-	keyHeaders := []string{key.Header, key.LegacyHeader}
-	for _, rule := range rules {
-		if rule.Key.Header != "" {
-			keyHeaders = append(keyHeaders, http.CanonicalHeaderKey(rule.Key.Header))
-		}
+		rules, identity = append(rules, rule), append(identity, reads...)
 	}
 	p.guard, err = idempotency.New(store, idempotency.Config{
 		Rules: rules, Host: cfg.Host, Memory: int64(cfg.Memory), Lease: time.Duration(cfg.Lease), SweepEvery: time.Duration(cfg.Sweep),
@@ -66,7 +61,7 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	guarded := p.guard.Handler(p.forward(upstream, keyHeaders))
+	guarded := p.guard.Handler(p.forward(upstream, identity))
 	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(plainWriter{w}, r) })
 	return p, nil
 }
@@ -76,13 +71,14 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // Handler returns what clients talk to.
 func (p *Proxy) Handler() http.Handler { return p.handler }
 
-// forward returns the handler that passes requests on.
-func (p *Proxy) forward(upstream *url.URL, keyHeaders []string) http.Handler {
+// forward returns the handler that passes requests on. The backend gets the headers of a request's identity as the
+// guard read them: what was done for one caller must not be kept as the answer to another, or to nobody.
+func (p *Proxy) forward(upstream *url.URL, identity []string) http.Handler {
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(upstream)
 			p.forwarded(r)
-			for _, name := range keyHeaders { // a client may name them in Connection, and so have them dropped
+			for _, name := range identity { // a client may name them in Connection, and so have them dropped
 				if lines, ok := r.In.Header[name]; ok {
 					r.Out.Header[name] = lines
 				}

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,7 +26,7 @@ func TestUntouched(t *testing.T) {
 		"paused_download":      untouchedPausedDownload,
 		"no_content_type":      untouchedNoContentType,
 		"forwarded":            untouchedForwarded,
-		"key_in_connection":    untouchedKeyInConnection,
+		"identity":             untouchedIdentity,
 		"ends_with_connection": untouchedEndsWithConnection,
 		"large_answer":         untouchedLargeAnswer,
 		"stream_and_drain":     untouchedStreamAndDrain,
@@ -123,12 +124,53 @@ func untouchedForwarded(t *testing.T) {
 	}
 }
 
-func untouchedKeyInConnection(t *testing.T) {
+// A client may name any header in Connection, and proxies drop what it names. What a key was taken by reaches the
+// backend nevertheless: else the answer to nobody's request would be kept as one to the caller's.
+func untouchedIdentity(t *testing.T) {
 	t.Parallel()
-	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Idempotency-Key")) })
-	clients, _, _ := front(t, up.URL)
-	if _, b := post(t, clients.URL, "k", "x", "Connection", "Idempotency-Key"); b != "k" {
-		t.Errorf("the backend got the key %q, want k", b)
+	issuer, token := issuerOf(t, "ada")
+	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte("ada:password"))
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get(r.URL.Query().Get("is"))) })
+	for _, test := range []struct {
+		route        proxy.Route
+		header, sent string
+	}{
+		{proxy.Route{}, "Idempotency-Key", "k"},
+		{proxy.Route{}, "X-Idempotency-Key", "k"},
+		{proxy.Route{Key: "header:x-event-id"}, "X-Event-Id", "k"},
+		{proxy.Route{}, "Authorization", "Bearer t"},
+		{proxy.Route{}, "X-Api-Key", "t"},
+		{proxy.Route{Caller: "authorization"}, "Authorization", "Bearer t"},
+		{proxy.Route{Caller: "header:x-user-id"}, "X-User-Id", "bob"},
+		{proxy.Route{Caller: "header:Proxy-Authorization"}, "Proxy-Authorization", "bob"},
+		{proxy.Route{Caller: "basic"}, "Authorization", basic},
+		{proxy.Route{Caller: "jwt:sub", JWKS: issuer}, "Authorization", token},
+		{proxy.Route{Caller: "none"}, "Content-Type", "application/json"},
+	} {
+		clients, _, _ := front(t, up.URL, func(c *proxy.Config) { c.Routes = []proxy.Route{test.route} })
+		for _, named := range []string{test.header, "close, " + strings.ToLower(test.header)} {
+			k := "k"
+			if strings.HasSuffix(test.header, "Idempotency-Key") || test.route.Key != "" {
+				k = ""
+			}
+			resp, b := post(t, clients.URL+"/?is="+test.header, k, "{}", test.header, test.sent, "Connection", named)
+			if resp.StatusCode != http.StatusOK || b != test.sent {
+				t.Errorf("%+v: Connection: %s: %d: the backend got %s %q, want %q", test.route, named, resp.StatusCode, test.header, b, test.sent)
+			}
+		}
+	}
+}
+
+// What the proxy writes itself reaches no backend as it came.
+func TestIdentityOfTheProxy(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Forwarded", "x-forwarded-for", "X-Forwarded-Host", "X-Forwarded-Proto", "Connection", "Transfer-Encoding"} {
+		for _, route := range []proxy.Route{{Caller: "header:" + name}, {Key: "header:" + name}} {
+			_, err := proxy.New(new(memory.Keys), proxy.Config{Upstream: "http://127.0.0.1:1", Routes: []proxy.Route{route}})
+			if err == nil || !strings.Contains(err.Error(), "the proxy writes") {
+				t.Errorf("%+v: %v", route, err)
+			}
+		}
 	}
 }
 

@@ -90,12 +90,12 @@ host/notify             clock  . law/policy store host/link internal/childenv in
 host/account            clock  . law/account store connector host/account/... internal/redact
 host/account/seal       timed  . internal/regular
 
-gateway                 clock  . law/... store connector connector/mcp engine internal/schema
+gateway                 clock  . law/... store connector connector/mcp engine internal/schema internal/room
 
 view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json
 api/access              clock  . store host/link
-api/hook                clock  . law/given store operator idempotency
+api/hook                clock  . law/given store operator idempotency internal/room
 web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
 web/graph               pure
 web/internal/...        main   internal/npm
@@ -126,6 +126,7 @@ internal/schema         pure
 internal/utf8json       pure
 internal/caller         timed
 internal/regular        timed
+internal/room           timed
 internal/wall           clock
 internal/childenv       timed
 internal/twin           test   testkit/connectortest internal/schema

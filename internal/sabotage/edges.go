@@ -13,6 +13,16 @@ var edgesBreaks = []Break{
 		`[]byte(id + "." + stamp + ".")`, `[]byte(id + "..")`, "./host/notify -run TestSignature"},
 
 	// hooks: nothing is answered that is not on disk, and nothing is believed unverified.
+	{"group-writes-the-configuration", "permitted", "cmd/keep/internal/trust/group_unix.go",
+		`	case others:`, `	case others && false:`, "./cmd/keep/internal/trust"},
+	{"id-of-what-was-not-signed", "once", "api/hook/message.go",
+		`sha256.Sum256(body)`, `sha256.Sum256(payload)`, "./api/hook -run TestIDThatIsSigned"},
+	{"half-a-delivery-keeps-its-place", "bounded", "internal/room/room.go",
+		`	out.cut()`, `	_ = out.cut`, "./api/hook -run TestHalfDeliveries"},
+	{"half-a-message-keeps-its-place", "bounded", "gateway/http.go",
+		`in.EnterRequest(agent, w, r)`, `in.Enter(agent, "", func() {})`, "./gateway -run TestHalfMessages"},
+	{"one-door-keeps-all-places", "bounded", "internal/room/room.go",
+		`r.kept[p.door] >= r.size-r.all`, `r.all >= r.size`, "./internal/room"},
 	{"hook-answers-what-was-not-stored", "nothing-lost", "api/hook/receiver.go",
 		`case err != nil: // it may be on disk or not`, `case false: // it may be on disk or not`, "./api/hook -run TestStoreDown"},
 	{"hook-takes-the-id-of-another-hook", "nothing-lost", "api/hook/receiver.go",

@@ -56,14 +56,14 @@ var keysBreaks = []Break{
 		`c.rt.Atomic && !errors.Is(err, key.ErrTxEnded)`, `c.rt.Atomic`, "./idempotency -run TestTxEndedByItsHandler"},
 	{"proxy-half-an-answer-is-whole", "settled-stays", "idempotency/execute.go",
 		`if c.mayBeCut(a) {`, `if false {`, "./idempotency/proxy -run TestUntouched/ends_with_connection"},
-	{"proxy-connection-hides-the-key", "once", "idempotency/proxy/proxy.go",
+	{"proxy-connection-hides-the-identity", "once", "idempotency/proxy/proxy.go",
 		`r.Out.Header[name] = lines
 				}
 			}
 			r.Out.Host`, `_ = lines
 				}
 			}
-			r.Out.Host`, "./idempotency/proxy -run TestUntouched/key_in_connection"},
+			r.Out.Host`, "./idempotency/proxy -run TestUntouched/identity"},
 	{"one-press-frees-a-key", "once", "web/keys.go",
 		`(action == "did-not-happen" || action == "forget") && r.PostForm`, `false && r.PostForm`, "./web -run TestKeys$"},
 	{"pack-without-scopes", "explained", "cmd/keep/internal/config/pack.go",

@@ -252,7 +252,7 @@ var lawsBreaks = []Break{
 		`range slices.Concat(d.Renamed, called(d))`, `range called(d)`, "./law/rename -run TestFollow"},
 	{"versions-forget-earlier-names", "once", "operator/deploy.go",
 		`	d.Definition = rename.Remember(d.Definition, b.current.Definition)
-`, ``, "./host -run TestWorkflowWasTwice"},
+`, ``, "./host -run TestSecondRename"},
 	{"what-records-say-is-not-read", "once", "cmd/keep/internal/project/renames.go",
 		`Connector: m.Connector, Was: m.SentAs().Was}`, `Connector: m.Connector, Was: []keep.ToolName{}}`, "./cmd/keep -run TestScripts$/renames_twice"},
 	{"was-knows-the-last-name-alone", "once", "connector/names.go",

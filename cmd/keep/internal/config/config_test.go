@@ -224,7 +224,7 @@ func TestProblems(t *testing.T) {
 				"keep.toml:6:8: hooks.std.topic: is missing; it is the topic that gets the events\n" +
 				"keep.toml:9:1: hooks.std.secret: want a text such as \"${secret:hook}\", or a list of two while it is replaced, not 7\n" +
 				"keep.toml:10:1: hooks.std.tolerance: must be more than zero\n" +
-				"keep.toml:11:8: hooks.tok.id: is missing; say where a delivery has its id: \"$.id\" or \"header:NAME\"\n" +
+				"keep.toml:11:8: hooks.tok.id: is missing; say where a delivery has its id: \"$.id\", \"header:NAME\" or \"body\"\n" +
 				"keep.toml:16:8: hooks.\"a/b\": \"a/b\" is no name of a hook: want letters, digits, - and _, at most 64"},
 		"notify without": {"[notify]\n[notify.webhook]\nurll = 'x'\n",
 			"keep.toml:3:1: notify.webhook.urll: unknown key (did you mean url?)"},

@@ -17,7 +17,7 @@ type hookTable struct {
 	Topic     string        `toml:"topic"`      // of the workflow, where each delivery becomes an event
 	Verify    string        `toml:"verify"`     // how a delivery proves where it comes from
 	Secret    any           `toml:"secret"`     // that deliveries are verified with: a text, or a list of two while it is replaced
-	ID        string        `toml:"id"`         // path to the id of a delivery, which becomes the messageId, such as "$.id"
+	ID        string        `toml:"id"`         // path to the id of a delivery, which becomes the messageId, such as "$.id"; "body": its hash
 	Header    string        `toml:"header"`     // that holds the secret, with verify = "token"
 	Tolerance time.Duration `toml:"tolerance"`  // how old a signed delivery may be
 	BodyLimit size          `toml:"body_limit"` // largest delivery

@@ -16,11 +16,15 @@ func foreign(name string, info fs.FileInfo) string {
 	if !ok {
 		return ""
 	}
-	if me := os.Geteuid(); int(st.Uid) != me && (st.Uid != 0 || !info.IsDir()) {
+	me, mode := os.Geteuid(), info.Mode().Perm()
+	if int(st.Uid) != me && (st.Uid != 0 || !info.IsDir()) {
 		return fmt.Sprintf("%s belongs to another user (uid %d)", name, st.Uid)
 	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return fmt.Sprintf("everybody may write %s (mode %#o)", name, info.Mode().Perm())
+	if mode&0o002 != 0 {
+		return fmt.Sprintf("everybody may write %s (mode %#o)", name, mode)
+	}
+	if gid := int(st.Gid); mode&0o020 != 0 && !localNames().isPrivate(gid, me, os.Getegid()) {
+		return fmt.Sprintf("the group %d may write %s (mode %#o; chmod g-w takes that away)", gid, name, mode)
 	}
 	return ""
 }

@@ -1,0 +1,77 @@
+package room_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/keep-run/keep/internal/room"
+)
+
+// enter lends a place, and appends its name to out when it is displaced.
+func enter(t *testing.T, r *room.Room, door, from string, out *[]string) *room.Place {
+	t.Helper()
+	p := r.Enter(door, from, func() { *out = append(*out, door+from) })
+	if p == nil {
+		t.Fatalf("%s%s got no place", door, from)
+	}
+	return p
+}
+
+func TestDisplaced(t *testing.T) {
+	t.Parallel()
+	for want, entered := range map[string][]string{
+		"[a1]": {"a1", "b1", "c1", "d1"}, // the oldest of equal ones
+		"[b1]": {"a1", "b1", "b2", "c1"}, // of the door with the most, though another is older
+		"[b2]": {"b1", "b2", "b2", "c1"}, // of the address with the most
+	} {
+		var out []string
+		r := room.New(3)
+		for _, name := range entered {
+			enter(t, r, name[:1], name[1:], &out)
+		}
+		if fmt.Sprint(out) != want {
+			t.Errorf("%v: %v went out, want %s", entered, out, want)
+		}
+	}
+}
+
+func TestKept(t *testing.T) {
+	t.Parallel()
+	var out []string
+	r := room.New(8)
+	var kept []*room.Place
+	keep := func(door string, want int) {
+		t.Helper()
+		n := 0
+		for {
+			p := enter(t, r, door, "", &out)
+			if !p.Keep() {
+				break
+			}
+			kept, n = append(kept, p), n+1
+		}
+		if n != want {
+			t.Errorf("%s kept %d places, want %d", door, n, want)
+		}
+	}
+	keep("a", 4) // of 8
+	keep("b", 2) // of 4
+	keep("c", 1) // of 2
+	if len(out) > 0 {
+		t.Errorf("%v went out of a room with places", out)
+	}
+	first, second := enter(t, r, "d", "", &out), enter(t, r, "e", "", &out)
+	if !slices.Equal(out, []string{"d"}) || first.Keep() || !second.Keep() {
+		t.Errorf("%v went out, want d alone, which then has no place to keep", out)
+	}
+	if r.Enter("f", "", nil) != nil {
+		t.Error("a room all of whose places are kept gave another")
+	}
+	kept[0].Leave()
+	kept[0].Leave()
+	first.Leave()
+	if p := enter(t, r, "f", "", &out); !p.Keep() || r.Enter("f", "", nil) != nil {
+		t.Error("one place that was given back is not one place")
+	}
+}
