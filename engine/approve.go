@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -22,6 +23,10 @@ import (
 // that differs by a byte asks again, and so does another place, another way of sending, and
 // another version of the workflow. After a doubt that a person ended, so do credentials that may be
 // another user's.
+//
+// A person may also say that the call was done already, outside of what the ledger knows, such as
+// before it was restored from a backup. Nothing is sent and no record is made then: the run has its
+// outcome by that word, as by the record of another run (see unique.go).
 
 // approvalHash is what an approval is about. Whose credentials the call is sent with is part of it if
 // they are perhaps another user's than those of the call before.
@@ -128,8 +133,8 @@ func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) ([]ke
 	return x.a.answers(ctx, x.run, kind)
 }
 
-// answers returns those about the attempts before run.
-func (a *actor) answers(ctx context.Context, run keep.Run, kind keep.EscalationKind) (list []keep.Escalation, err error) {
+// answers returns those of some kinds about the attempts before run.
+func (a *actor) answers(ctx context.Context, run keep.Run, kinds ...keep.EscalationKind) (list []keep.Escalation, err error) {
 	for id := run.RetryOf; id != ""; {
 		r, err := a.e.store.Run(ctx, id)
 		if err != nil {
@@ -143,7 +148,7 @@ func (a *actor) answers(ctx context.Context, run keep.Run, kind keep.EscalationK
 			return nil, err
 		}
 		for _, q := range qs {
-			if q.Kind == kind && q.Decision != nil {
+			if slices.Contains(kinds, q.Kind) && q.Decision != nil {
 				list = append(list, q)
 			}
 		}
@@ -182,6 +187,7 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: x.approveEffect()},
 			{Action: keep.Reject, Label: "Reject", Effect: x.rejectEffect()},
+			{Action: keep.TreatAsDone, Label: "It was done already", Effect: x.doneEffect(), Result: x.saidNeed(e.call.Tool)},
 		},
 	}
 	if m := e.before; m.Key != "" {
@@ -256,6 +262,37 @@ func (x *execution) rejectEffect() string {
 		return "ends this run without the call; its events are marked skipped"
 	}
 	return "marks the item skipped; the job continues with the others"
+}
+
+func (x *execution) doneEffect() string {
+	switch {
+	case x.direct:
+		return "sends nothing; the agent is told that its call was applied"
+	case x.run.Kind == keep.Consumer:
+		return "sends nothing; next is told that the call was applied, by your word"
+	}
+	return "sends nothing; the item's handler continues as after the call, by your word"
+}
+
+// checkDone returns a *treatedError if a person said that this call was done outside of what the
+// ledger knows. If what would be sent has become something else since, a person must agree to it.
+func (x *execution) checkDone(ctx context.Context, call *takenCall, c ledger.Call) error {
+	answers, err := x.answers(ctx, keep.AskApproval)
+	if err != nil {
+		return &storeError{err}
+	}
+	for _, q := range answers {
+		if !lifecycle.SaysDone(q) || q.Approval == nil || q.Approval.Key != c.Key {
+			continue
+		}
+		if ledger.Hash(q.Approval.Payload) != c.PayloadHash && call.difference(q.Approval.Payload) == connector.Significant {
+			call.ask = fmt.Sprintf("%s said at %s that this call was done already, and what would be sent now differs: %s", q.Decision.By,
+				q.Decision.At.UTC().Format(time.DateTime+" UTC"), differences(q.Approval.Payload, c.Payload, "; ", 20))
+			return nil
+		}
+		return &treatedError{q.Decision.Result}
+	}
+	return nil
 }
 
 // unapproved returns the unapprovedError within err, nil if there is none.

@@ -48,7 +48,7 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	admit     calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
+//	admit     no person said that it was done outside of the ledger; calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
 //	          tool wants that; its budgets have room; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
 //	transmit  the connector is called, once, until the deadline of the record
@@ -91,6 +91,9 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
+	if err := x.checkDone(ctx, call, c); err != nil {
+		return c, time.Time{}, err
+	}
 	if err := x.checkBreaker(ctx, call); err != nil {
 		return c, time.Time{}, err
 	}
