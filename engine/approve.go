@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -190,28 +192,44 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 			{Action: keep.TreatAsDone, Label: "It was done already", Effect: x.doneEffect(), Result: x.saidNeed(e.call.Tool)},
 		},
 	}
-	if m := e.before; m.Key != "" {
-		q.Attempted = fmt.Sprintf("an earlier call may have happened: %s on %s with %s\nnow it would be sent with %s", m.Tool, m.Target,
-			cut(string(m.Payload), maxShown), cut(string(e.call.Payload), maxShown))
-		q.Why = "the outcome of an earlier call under the same key was in doubt, and what would be sent now differs from it"
-		if diff := differences(m.Payload, e.call.Payload, "\n", 20); diff != "" {
-			q.Why += "\n" + diff
-		}
-		if m.PinHash != "" && m.PinHash != e.call.PinHash {
-			q.Why += "\n" + x.e.tools.howItDiffers(m)
-		}
-		for _, c := range e.changed {
-			q.Why += fmt.Sprintf("\nit was sent with %s; %s", c.Before(), c.After())
-		}
-		if len(e.changed) > 0 {
-			q.Why += "\n" + map[bool]string{true: "for another user it is a new call: "}[m.Level == keep.LevelKey] + "if the earlier one happened, it happens twice"
-		}
+	if e.before.Key != "" {
+		x.sayBefore(&q, e)
 	}
 	if e.lapsed != "" {
 		q.Why = e.lapsed + "\n" + q.Why
 	}
 	// The end of the question is the time of the next attempt, which asks again.
 	return x.stop(ctx, f, lifecycle.Consequence{Status: keep.StatusApproval, Retry: true}, q.ExpiresAt, keep.OpenEscalation{Escalation: q})
+}
+
+// sayBefore says in q how the call differs from one before it that was in doubt: what is sent, how, or
+// with whose credentials. What is the same is said once.
+func (x *execution) sayBefore(q *keep.Escalation, e *unapprovedError) {
+	m, payload := e.before, cut(string(e.call.Payload), maxShown)
+	q.Why = "the outcome of an earlier call under the same key was in doubt, and "
+	moved := m.PinHash != "" && m.PinHash != e.call.PinHash
+	if same := bytes.Equal(m.Payload, e.call.Payload); same && !moved && len(e.changed) > 0 {
+		q.Attempted = fmt.Sprintf("an earlier call may have happened: %s on %s with %s\nthe same would be sent now, with other credentials", m.Tool, m.Target, payload)
+		q.Why += "it would be sent with other credentials now"
+	} else {
+		q.Attempted = fmt.Sprintf("an earlier call may have happened: %s on %s with %s\n", m.Tool, m.Target, cut(string(m.Payload), maxShown))
+		if q.Attempted += "now it would be sent with " + payload; same {
+			q.Attempted = strings.TrimSuffix(q.Attempted, payload) + "the same, in another way"
+		}
+		q.Why += "what would be sent now differs from it"
+	}
+	for _, c := range e.changed {
+		q.Why += fmt.Sprintf("\nit was sent with %s; %s", c.Before(), c.After())
+	}
+	if diff := differences(m.Payload, e.call.Payload, "\n", 20); diff != "" {
+		q.Why += "\n" + diff
+	}
+	if moved {
+		q.Why += "\n" + x.e.tools.howItDiffers(m)
+	}
+	if len(e.changed) > 0 {
+		q.Why += "\n" + map[bool]string{true: "for another user it is a new call: "}[m.Level == keep.LevelKey] + "if the earlier one happened, it happens twice"
+	}
 }
 
 // maxClaim bounds what a script says of its call, in bytes.
