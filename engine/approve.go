@@ -132,17 +132,17 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 // answers returns the questions of a kind that persons answered about earlier attempts of
 // this chain, newest first.
 func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) ([]keep.Escalation, error) {
-	return x.a.answers(ctx, x.run, kind)
+	return x.a.answers(ctx, x.run.Chain, x.before(), kind)
 }
 
-// answers returns those of some kinds about the attempts before run.
-func (a *actor) answers(ctx context.Context, run keep.Run, kinds ...keep.EscalationKind) (list []keep.Escalation, err error) {
-	for id := run.RetryOf; id != ""; {
+// answers returns those of some kinds about an attempt of a chain and those before it.
+func (a *actor) answers(ctx context.Context, chain, last keep.RunID, kinds ...keep.EscalationKind) (list []keep.Escalation, err error) {
+	for id := last; id != ""; {
 		r, err := a.e.store.Run(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if r.Chain != run.Chain {
+		if r.Chain != chain {
 			break
 		}
 		qs, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: id}, keep.Page{})
@@ -154,7 +154,7 @@ func (a *actor) answers(ctx context.Context, run keep.Run, kinds ...keep.Escalat
 				list = append(list, q)
 			}
 		}
-		id = r.RetryOf
+		id = lifecycle.Before(r)
 	}
 	return list, nil
 }

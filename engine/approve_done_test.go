@@ -9,7 +9,7 @@ import (
 )
 
 // A person says of a call that waits for approval that it was done already, before the ledger was
-// restored: nothing is sent, and the run goes on as after the call, whatever its tool says since.
+// restored: nothing is sent, and the run continues as after the call, whatever its tool says since.
 func TestApprovalDoneAlready(t *testing.T) {
 	for _, kind := range kinds {
 		synctest.Test(t, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestApprovalDoneAlready(t *testing.T) {
 			if err := w.decide(keep.TreatAsDone); err != nil {
 				t.Fatal(err)
 			}
-			w.service.approve = "" // it is taken away before a host goes on
+			w.service.approve = "" // it is taken away before a host continues
 			w.run()
 			w.run()
 			r := w.lastRun()

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/trace"
 )
 
@@ -48,7 +49,7 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	look      after a person said that the call before did not happen: one that the service shows is not made again
+//	lookBefore  after a person said that the call before did not happen: one that the service shows is not made again
 //	admit     no person said that it was done outside of the ledger; calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
 //	          tool wants that; its budgets have room; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
@@ -95,7 +96,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // witnessed). Anything else leaves it to the person's word. A tool of level A is asked by sending, under
 // a key that is known: it needs no look. What dies here looks again; nothing was sent.
 func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
-	if before.State != keep.Failed || !before.Doubted {
+	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
 	}
 	moves, err := x.e.store.History(ctx, before.Key)

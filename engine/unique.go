@@ -137,8 +137,7 @@ func (a *actor) treatedBefore(ctx context.Context, r keep.Run) (keep.Mutation, e
 	if r.Kind != keep.Consumer || r.Phase != keep.Mutated && r.Phase != keep.Emitting {
 		return keep.Mutation{}, nil
 	}
-	since := keep.Run{RetryOf: r.ID, Chain: r.Chain} // its own questions too
-	answers, err := a.answers(ctx, since, keep.AskAlreadyDone, keep.AskApproval)
+	answers, err := a.answers(ctx, r.Chain, r.ID, keep.AskAlreadyDone, keep.AskApproval)
 	if err != nil {
 		return keep.Mutation{}, err
 	}

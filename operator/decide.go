@@ -189,7 +189,7 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 // doneOutside lets a run continue whose call a person says was done already, outside of what the
 // ledger knows: with the result that he says.
 func (o *Operator) doneOutside(q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
-	if run.Kind == keep.Consumer && m.Key != "" && m.State != keep.Failed {
+	if run.Kind == keep.Consumer && m.Key != "" && !lifecycle.Resends(m) {
 		return nil, &ActionError{q.ID, d.Action, "the mutation is " + string(m.State) + "; only the way forward is left"}
 	}
 	if err := o.checkSaid(q, d); err != nil {

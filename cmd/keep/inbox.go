@@ -95,8 +95,8 @@ fits the schema of the tool. Without --result it is read from the service, if th
 says how (result_from), or is null, if null fits and the script does not look at it.
 
 The action treat-as-done says of a call that waits for approval that it was done already,
-outside of what Keep knows, such as before a restore: nothing is sent, and the script goes
-on as after the call, with --result as for happened.
+outside of what Keep knows, such as before a restore: nothing is sent, and the script continues
+as after the call, with --result as for happened.
 
 With --all it is the answer to each open question that offers the action, and that
 --workflow, --kind and --tool select. Without --yes it lists what each will do, and
