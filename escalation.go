@@ -46,7 +46,7 @@ const (
 	Reject       Action = "reject"         // do not send it
 	Retry        Action = "retry"          // a new attempt under the rules of runs
 	DoAgain      Action = "do-again"       // make the call although another run made an equal one
-	TreatAsDone  Action = "treat-as-done"  // take the other run's effect for that of the call
+	TreatAsDone  Action = "treat-as-done"  // take the call as done: by the other run, or outside of what the ledger knows
 	Allow        Action = "allow"          // make this very call once, beside the limit of its budget
 	Raise        Action = "raise"          // give the budget another limit
 	Stop         Action = "stop"           // pause the workflow; the question stays
@@ -85,6 +85,9 @@ type Choice struct {
 	Effect string     `json:"effect"`
 	Result ResultNeed `json:"result,omitempty"`
 }
+
+// TakesResult reports whether an answer by c may carry the result of the call.
+func (c Choice) TakesResult() bool { return c.Action == Happened || c.Result != ResultNone }
 
 // An Escalation is an open question to a person, with its evidence.
 type Escalation struct {
@@ -131,7 +134,8 @@ type Decision struct {
 	At     time.Time `json:"at"`
 
 	// Result is what a call brought that a person says happened; null is said, nil is
-	// not. It is stored with the mutation, not with the decision.
+	// not. It is stored with the mutation, or, where there is none, with the decision: of a
+	// call that waited for an approval, and is treated as done.
 	Result json.RawMessage `json:"-"`
 
 	// Limit and Until are what Raise gives to a budget: a positive limit, and when it ends; zero:

@@ -71,7 +71,7 @@ type DecisionRequest struct {
 	Confirm bool        `json:"confirm,omitempty" doc:"needed for actions that may send something again"`
 
 	// Result distinguishes null, which is a result, from nothing.
-	Result json.RawMessage `json:"result,omitempty" doc:"happened: what the call would have answered; null says that nothing is known of it"`
+	Result json.RawMessage `json:"result,omitempty" doc:"happened, and treat-as-done of an approval: what the call would have answered; null says that nothing is known of it"`
 
 	Limit float64 `json:"limit,omitempty" doc:"raise: the limit that the budget gets, more than 0"`
 	Until *Time   `json:"until,omitempty" doc:"raise: when the raise ends; without it, it has no end"`
@@ -104,8 +104,8 @@ func (s *Server) decide(ctx context.Context, in *struct {
 		return Answered{}, err
 	}
 	d := decision(ctx, in.Body.Action, in.Body.Note)
-	if d.Result = in.Body.Result; d.Result != nil && d.Action != keep.Happened {
-		return Answered{}, problemOf(http.StatusUnprocessableEntity, KindResult, fmt.Sprintf("%s takes no result; only happened does", d.Action))
+	if d.Result = in.Body.Result; d.Result != nil && d.Action != keep.Happened && d.Action != keep.TreatAsDone {
+		return Answered{}, problemOf(http.StatusUnprocessableEntity, KindResult, fmt.Sprintf("%s takes no result; only happened and treat-as-done do", d.Action))
 	}
 	if err := raised(&d, in.Body); err != nil {
 		return Answered{}, err

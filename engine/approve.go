@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -22,6 +25,10 @@ import (
 // that differs by a byte asks again, and so does another place, another way of sending, and
 // another version of the workflow. After a doubt that a person ended, so do credentials that may be
 // another user's.
+//
+// A person may also say that the call was done already, outside of what the ledger knows, such as
+// before it was restored from a backup. Nothing is sent and no record is made then: the run has its
+// outcome by that word, as by the record of another run (see unique.go).
 
 // approvalHash is what an approval is about. Whose credentials the call is sent with is part of it if
 // they are perhaps another user's than those of the call before.
@@ -126,17 +133,17 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 // answers returns the questions of a kind that persons answered about earlier attempts of
 // this chain, newest first.
 func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) ([]keep.Escalation, error) {
-	return x.a.answers(ctx, x.run, kind)
+	return x.a.answers(ctx, x.run.Chain, x.before(), kind)
 }
 
-// answers returns those about the attempts before run.
-func (a *actor) answers(ctx context.Context, run keep.Run, kind keep.EscalationKind) (list []keep.Escalation, err error) {
-	for id := run.RetryOf; id != ""; {
+// answers returns those of some kinds about an attempt of a chain and those before it.
+func (a *actor) answers(ctx context.Context, chain, last keep.RunID, kinds ...keep.EscalationKind) (list []keep.Escalation, err error) {
+	for id := last; id != ""; {
 		r, err := a.e.store.Run(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if r.Chain != run.Chain {
+		if r.Chain != chain {
 			break
 		}
 		qs, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: id}, keep.Page{})
@@ -144,11 +151,11 @@ func (a *actor) answers(ctx context.Context, run keep.Run, kind keep.EscalationK
 			return nil, err
 		}
 		for _, q := range qs {
-			if q.Kind == kind && q.Decision != nil {
+			if slices.Contains(kinds, q.Kind) && q.Decision != nil {
 				list = append(list, q)
 			}
 		}
-		id = r.RetryOf
+		id = lifecycle.Before(r)
 	}
 	return list, nil
 }
@@ -183,30 +190,47 @@ func (x *execution) askApproval(ctx context.Context, e *unapprovedError) error {
 		Choices: []keep.Choice{
 			{Action: keep.Approve, Label: "Approve", Effect: x.approveEffect()},
 			{Action: keep.Reject, Label: "Reject", Effect: x.rejectEffect()},
+			{Action: keep.TreatAsDone, Label: "It was done already", Effect: x.doneEffect(), Result: x.saidNeed(e.call.Tool)},
 		},
 	}
-	if m := e.before; m.Key != "" {
-		q.Attempted = fmt.Sprintf("an earlier call may have happened: %s on %s with %s\nnow it would be sent with %s", m.Tool, m.Target,
-			cut(string(m.Payload), maxShown), cut(string(e.call.Payload), maxShown))
-		q.Why = "the outcome of an earlier call under the same key was in doubt, and what would be sent now differs from it"
-		if diff := differences(m.Payload, e.call.Payload, "\n", 20); diff != "" {
-			q.Why += "\n" + diff
-		}
-		if m.PinHash != "" && m.PinHash != e.call.PinHash {
-			q.Why += "\n" + x.e.tools.howItDiffers(m)
-		}
-		for _, c := range e.changed {
-			q.Why += fmt.Sprintf("\nit was sent with %s; %s", c.Before(), c.After())
-		}
-		if len(e.changed) > 0 {
-			q.Why += "\n" + map[bool]string{true: "for another user it is a new call: "}[m.Level == keep.LevelKey] + "if the earlier one happened, it happens twice"
-		}
+	if e.before.Key != "" {
+		x.sayBefore(&q, e)
 	}
 	if e.lapsed != "" {
 		q.Why = e.lapsed + "\n" + q.Why
 	}
 	// The end of the question is the time of the next attempt, which asks again.
 	return x.stop(ctx, f, lifecycle.Consequence{Status: keep.StatusApproval, Retry: true}, q.ExpiresAt, keep.OpenEscalation{Escalation: q})
+}
+
+// sayBefore says in q how the call differs from one before it that was in doubt: what is sent, how, or
+// with whose credentials. What is the same is said once.
+func (x *execution) sayBefore(q *keep.Escalation, e *unapprovedError) {
+	m, payload := e.before, cut(string(e.call.Payload), maxShown)
+	q.Why = "the outcome of an earlier call under the same key was in doubt, and "
+	moved := m.PinHash != "" && m.PinHash != e.call.PinHash
+	if same := bytes.Equal(m.Payload, e.call.Payload); same && !moved && len(e.changed) > 0 {
+		q.Attempted = fmt.Sprintf("an earlier call may have happened: %s on %s with %s\nthe same would be sent now, with other credentials", m.Tool, m.Target, payload)
+		q.Why += "it would be sent with other credentials now"
+	} else {
+		q.Attempted = fmt.Sprintf("an earlier call may have happened: %s on %s with %s\n", m.Tool, m.Target, cut(string(m.Payload), maxShown))
+		if q.Attempted += "now it would be sent with " + payload; same {
+			q.Attempted = strings.TrimSuffix(q.Attempted, payload) + "the same, in another way"
+		}
+		q.Why += "what would be sent now differs from it"
+	}
+	for _, c := range e.changed {
+		q.Why += fmt.Sprintf("\nit was sent with %s; %s", c.Before(), c.After())
+	}
+	if diff := differences(m.Payload, e.call.Payload, "\n", 20); diff != "" {
+		q.Why += "\n" + diff
+	}
+	if moved {
+		q.Why += "\n" + x.e.tools.howItDiffers(m)
+	}
+	if len(e.changed) > 0 {
+		q.Why += "\n" + map[bool]string{true: "for another user it is a new call: "}[m.Level == keep.LevelKey] + "if the earlier one happened, it happens twice"
+	}
 }
 
 // maxClaim bounds what a script says of its call, in bytes.
@@ -257,6 +281,37 @@ func (x *execution) rejectEffect() string {
 		return "ends this run without the call; its events are marked skipped"
 	}
 	return "marks the item skipped; the job continues with the others"
+}
+
+func (x *execution) doneEffect() string {
+	switch {
+	case x.direct:
+		return "sends nothing; the agent is told that its call was applied"
+	case x.run.Kind == keep.Consumer:
+		return "sends nothing; next is told that the call was applied, by your word"
+	}
+	return "sends nothing; the item's handler continues as after the call, by your word"
+}
+
+// checkDone returns a *treatedError if a person said that this call was done outside of what the
+// ledger knows. If what would be sent has become something else since, a person must agree to it.
+func (x *execution) checkDone(ctx context.Context, call *takenCall, c ledger.Call) error {
+	answers, err := x.answers(ctx, keep.AskApproval)
+	if err != nil {
+		return &storeError{err}
+	}
+	for _, q := range answers {
+		if !lifecycle.SaysDone(q) || q.Approval == nil || q.Approval.Key != c.Key {
+			continue
+		}
+		if ledger.Hash(q.Approval.Payload) != c.PayloadHash && call.difference(q.Approval.Payload) == connector.Significant {
+			call.ask = fmt.Sprintf("%s said at %s that this call was done already, and what would be sent now differs: %s", q.Decision.By,
+				q.Decision.At.UTC().Format(time.DateTime+" UTC"), differences(q.Approval.Payload, c.Payload, "; ", 20))
+			return nil
+		}
+		return &treatedError{q.Decision.Result}
+	}
+	return nil
 }
 
 // unapproved returns the unapprovedError within err, nil if there is none.

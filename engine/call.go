@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/trace"
 )
 
@@ -48,7 +49,8 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	admit     calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
+//	lookBefore  after a person said that the call before did not happen: one that the service shows is not made again
+//	admit     no person said that it was done outside of the ledger; calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
 //	          tool wants that; its budgets have room; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
 //	transmit  the connector is called, once, until the deadline of the record
@@ -62,6 +64,9 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 	x.trace(BeforeCall)
 	x.callAt = call.at
 	defer x.giveBack(ctx) // unless it was used
+	if found, err := x.lookBefore(ctx, before, with); found || err != nil {
+		return err
+	}
 	c, now, err := x.admit(ctx, call, c, before)
 	if err != nil {
 		return err
@@ -86,11 +91,61 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 	return nil
 }
 
+// lookBefore asks the service once more about a call of which a person said that it did not happen,
+// before it is sent again, and reports whether it is there: then the record is applied, durably (law:
+// witnessed). Anything else leaves it to the person's word. A tool of level A is asked by sending, under
+// a key that is known: it needs no look. What dies here looks again; nothing was sent.
+func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
+	if !lifecycle.Resends(before) || !before.Doubted {
+		return false, nil
+	}
+	moves, err := x.e.store.History(ctx, before.Key)
+	if err != nil {
+		return false, &storeError{err}
+	}
+	t, _ := x.e.tools.asker(before)
+	if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {
+		return false, nil
+	}
+	changed, as, err := x.e.userSince(ctx, t, before)
+	if err != nil || len(changed) > 0 && t.spec.ByTarget { // what another user's lookup finds may be of another call
+		return false, nil
+	}
+	if len(changed) == 0 {
+		ctx = connector.SendAs(ctx, as)
+	}
+	p, _, err := x.a.mayAsk(x.within(ctx), t, true)
+	if p == nil || err != nil {
+		return false, nil
+	}
+	began := time.Now()
+	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
+	p.done(ctx, nil, ctx.Err() != nil)
+	x.sawTool(trace.Lookup, began, fact.Failure)
+	if fact.Evidence != ledger.Happened {
+		return false, nil
+	}
+	now := x.e.Now()
+	m, move, err := ledger.Apply(before, fact, now)
+	if err != nil {
+		return false, &storeError{err}
+	}
+	m.Run = x.run.ID
+	if err := x.put(ctx, m, move, nil, now, with); err != nil {
+		return false, err
+	}
+	x.trace(OutcomeWritten)
+	return true, nil
+}
+
 // admit returns c as it may now be recorded and made: the grant allows it, a person agreed where the
 // tool wants that, the tool has what it needs in the service, for all calls and for this
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
+	if err := x.checkDone(ctx, call, c); err != nil {
+		return c, time.Time{}, err
+	}
 	if err := x.checkBreaker(ctx, call); err != nil {
 		return c, time.Time{}, err
 	}
@@ -185,8 +240,13 @@ func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutat
 			return keep.Failf(keep.ClassInternal, "ledger", "%v", err)
 		}
 	}
+	return x.put(ctx, m, move, m.Spent, now, with)
+}
+
+// put makes a move of the record of a call durable, with what it takes of budgets.
+func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, takes []keep.Spent, now time.Time, with func() ([]keep.Change, error)) error {
 	run, mut := x.run, x.mut
-	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, m.Spent
+	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, takes
 	more, err := with()
 	if err != nil {
 		return err

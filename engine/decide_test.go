@@ -84,7 +84,7 @@ var dilemmas = []dilemma{
 	}},
 	{"LookupsSpent", keep.AskUnknownOutcome, loseAnswers(keep.LevelWitness), map[keep.Action]ending{
 		keep.CheckAgain:   {keep.EventConsumed, 1, 1, "applied"},
-		keep.DidNotHappen: {keep.EventConsumed, 2, 2, "applied"},
+		keep.DidNotHappen: {keep.EventConsumed, 1, 1, "applied"}, // the service shows it by then
 		keep.Happened:     {keep.EventConsumed, 1, 1, "applied"},
 		keep.Skip:         {keep.EventSkipped, 1, 1, "skipped"},
 	}},
@@ -120,6 +120,7 @@ var dilemmas = []dilemma{
 	}},
 	{"Approval", keep.AskApproval, func(w *world, _ *bool) { w.service.approve = "always" }, map[keep.Action]ending{
 		keep.Approve: {keep.EventConsumed, 1, 1, "applied"}, keep.Reject: {keep.EventSkipped, 0, 0, ""},
+		keep.TreatAsDone: {keep.EventConsumed, 0, 0, "applied"},
 	}},
 }
 

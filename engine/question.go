@@ -215,6 +215,9 @@ func (x *execution) didNotHappenEffect() string {
 	case t.spec.Level == keep.LevelKey && t.spec.KeyLasts > 0:
 		twice = fmt.Sprintf("; the service knows the key for %s: if it did happen longer ago than that, it happens twice", t.spec.KeyLasts)
 	}
+	if asked, _ := x.e.tools.asker(x.mut); asked != nil && asked.spec.Level != keep.LevelKey {
+		twice += ". The service is asked once more before that: if it shows the call, that counts, and nothing is sent"
+	}
 	if x.direct {
 		return "sends nothing now; if the agent makes the call again, it is sent with " + x.sameData() + twice
 	}

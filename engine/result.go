@@ -18,10 +18,16 @@ import (
 // resultNeed says whether that answer must carry the result. It need not if the service
 // can be read for it, or if null is a result and the script does not look at it.
 func (x *execution) resultNeed() keep.ResultNeed {
-	t := x.e.tools.known(x.mut.Tool)
-	switch {
-	case t != nil && t.spec.ResultFrom != "":
+	if x.e.tools.ReadsResult(x.mut.Tool) {
 		return keep.ResultOptional
+	}
+	return x.saidNeed(x.mut.Tool)
+}
+
+// saidNeed is resultNeed of a tool whose result is not read from the service.
+func (x *execution) saidNeed(name keep.ToolName) keep.ResultNeed {
+	t := x.e.tools.known(name)
+	switch {
 	case !x.def.IgnoresResult:
 		return keep.ResultRequired
 	case t != nil && t.fits(json.RawMessage("null")) != "":

@@ -191,6 +191,9 @@ func TestDidNotHappenUnderAnotherUser(t *testing.T) {
 			if len(qs) != 1 || qs[0].Kind != keep.AskApproval || !strings.Contains(qs[0].Why, "the secret bank was replaced since") || w.service.calls != 1 {
 				t.Fatalf("as %s: %d calls, questions %+v; want one call, and a question about the secret", secret, w.service.calls, qs)
 			}
+			if why, said := qs[0].Why, qs[0].Attempted; !strings.Contains(why, "with other credentials now\nit was sent with ") || strings.Contains(why, "differs from it") || strings.Count(said, `"id"`) != 1 {
+				t.Errorf("the reason does not come first, or a payload twice: %s\n%s", why, said)
+			}
 			if err := w.decide(keep.Approve); err != nil {
 				t.Fatal(err)
 			}

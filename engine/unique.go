@@ -27,7 +27,8 @@ func (e *rivalError) Error() string {
 	return fmt.Sprintf("%s on %s was already done, or may have been: %s", e.call.Tool, e.call.Target, e.rival.Key)
 }
 
-// A treatedError ends the way of a call that a person treats as done by another record.
+// A treatedError ends the way of a call that a person treats as done, by another record or
+// outside of what the ledger knows.
 type treatedError struct{ result []byte }
 
 // Error says so.
@@ -136,13 +137,16 @@ func (a *actor) treatedBefore(ctx context.Context, r keep.Run) (keep.Mutation, e
 	if r.Kind != keep.Consumer || r.Phase != keep.Mutated && r.Phase != keep.Emitting {
 		return keep.Mutation{}, nil
 	}
-	answers, err := a.answers(ctx, r, keep.AskAlreadyDone)
+	answers, err := a.answers(ctx, r.Chain, r.ID, keep.AskAlreadyDone, keep.AskApproval)
 	if err != nil {
 		return keep.Mutation{}, err
 	}
 	for _, q := range answers {
-		if q.Decision.Action != keep.TreatAsDone {
+		switch {
+		case q.Decision.Action != keep.TreatAsDone:
 			continue
+		case lifecycle.SaysDone(q):
+			return (&treatedError{q.Decision.Result}).outcome(), nil
 		}
 		m, err := a.treatedRecord(ctx, q.Mutation)
 		return (&treatedError{m.Result}).outcome(), err

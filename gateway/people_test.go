@@ -183,6 +183,10 @@ func TestApproval(t *testing.T) {
 	d.want("another one", d.make("x"), "waiting", 1)
 	d.decide(keep.AskApproval, keep.Reject)
 	d.want("rejected", d.make("x"), "rejected", 1, "rejected", `"isError":true`)
+	d.ping()
+	d.want("a third one", d.make("x"), "waiting", 1)
+	d.decide(keep.AskApproval, keep.TreatAsDone)
+	d.want("done already", d.make("x"), "applied", 1)
 	if r := d.make("free"); r.state() != "applied" {
 		t.Errorf("a call that needs no approval: %s", r.raw)
 	}

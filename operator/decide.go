@@ -102,7 +102,9 @@ func (o *Operator) decideRunAt(ctx context.Context, q keep.Escalation, d keep.De
 	if err != nil {
 		return err
 	}
-	d.Result = nil // it is with the mutation
+	if d.Action != keep.TreatAsDone || q.Kind != keep.AskApproval {
+		d.Result = nil // it is with the mutation
+	}
 	changes = append(changes, keep.CloseEscalation{ID: id, Decision: &d})
 	return o.decided(ctx, q.Workflow, d.At, changes...)
 }
@@ -152,7 +154,12 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 		return o.resolve(ctx, q, run, m, d)
 	}
 	switch d.Action {
-	case keep.DoAgain, keep.TreatAsDone:
+	case keep.TreatAsDone:
+		if q.Kind == keep.AskApproval {
+			return o.doneOutside(q, run, m, d)
+		}
+		return o.settleRival(ctx, q, run, d)
+	case keep.DoAgain:
 		return o.settleRival(ctx, q, run, d)
 	case keep.Retry:
 		if lifecycle.Unknown(m.State) {
@@ -177,6 +184,18 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 		return o.abort(ctx, q, run, m, d)
 	}
 	return nil, &ActionError{q.ID, d.Action, "not for a question of kind " + string(q.Kind)}
+}
+
+// doneOutside lets a run continue whose call a person says was done already, outside of what the
+// ledger knows: with the result that he says.
+func (o *Operator) doneOutside(q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
+	if run.Kind == keep.Consumer && m.Key != "" && !lifecycle.Resends(m) {
+		return nil, &ActionError{q.ID, d.Action, "the mutation is " + string(m.State) + "; only the way forward is left"}
+	}
+	if err := o.checkSaid(q, d); err != nil {
+		return nil, err
+	}
+	return []keep.Change{keep.PutRun{Run: lifecycle.DoneOutside(run, d.At)}}, nil
 }
 
 // settleRival lets a run continue whose call another record made, or may have made: with

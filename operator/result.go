@@ -1,10 +1,12 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/keep-run/keep"
 )
@@ -13,6 +15,7 @@ import (
 // goes with it is missing or does not have the shape that the tool declares.
 type ResultError struct {
 	ID     keep.EscalationID
+	Action keep.Action
 	Tool   keep.ToolName
 	Why    string
 	Schema json.RawMessage // of what is wanted; nil: any JSON
@@ -24,7 +27,7 @@ func (e *ResultError) Error() string {
 	if e.Schema != nil {
 		want = "JSON that fits " + string(e.Schema)
 	}
-	return fmt.Sprintf("question %s: happened: %s; wanted is what %s would have answered: %s", e.ID, e.Why, e.Tool, want)
+	return fmt.Sprintf("question %s: %s: %s; wanted is what %s would have answered: %s", e.ID, e.Action, e.Why, e.Tool, want)
 }
 
 // resultOf returns the result of a call that a person says happened: as given, or as the
@@ -33,7 +36,7 @@ func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutat
 	results := o.cfg.Results
 	if d.Result != nil {
 		if err := results.CheckResult(m.Tool, d.Result); err != nil {
-			return nil, &ResultError{q.ID, m.Tool, err.Error(), results.ResultSchema(m.Tool)}
+			return nil, &ResultError{q.ID, d.Action, m.Tool, err.Error(), results.ResultSchema(m.Tool)}
 		}
 		return d.Result, nil
 	}
@@ -52,9 +55,31 @@ func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutat
 		return nil, err
 	}
 	if need || results.CheckResult(m.Tool, json.RawMessage("null")) != nil {
-		return nil, &ResultError{q.ID, m.Tool, "the script reads the result, and none was given", results.ResultSchema(m.Tool)}
+		return nil, &ResultError{q.ID, d.Action, m.Tool, "the script reads the result, and none was given", results.ResultSchema(m.Tool)}
 	}
 	return nil, nil
+}
+
+// checkSaid returns why an answer may not say of the call of an approval that it was done: the
+// result is missing, or is none of its tool.
+func (o *Operator) checkSaid(q keep.Escalation, d keep.Decision) error {
+	result, why := d.Result, ""
+	if result == nil {
+		result = json.RawMessage("null")
+		if slices.ContainsFunc(q.Choices, func(c keep.Choice) bool { return c.Action == d.Action && c.Result == keep.ResultRequired }) {
+			why = "the script reads the result, and none was given"
+		}
+	}
+	if q.Approval == nil {
+		return &ActionError{q.ID, d.Action, "it does not say which call it is about"}
+	}
+	if err := o.cfg.Results.CheckResult(q.Approval.Tool, result); err != nil {
+		why = cmp.Or(why, err.Error())
+	}
+	if why != "" {
+		return &ResultError{q.ID, d.Action, q.Approval.Tool, why, o.cfg.Results.ResultSchema(q.Approval.Tool)}
+	}
+	return nil
 }
 
 // readsResult reports whether the script looks at the result of the call that q is about:

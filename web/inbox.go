@@ -139,7 +139,7 @@ func (c card) Buttons(from string) []button {
 		}
 		n := len(safe) + 1
 		b := button{Choice: choice, Key: n, Primary: n == 1 && choice.Action != keep.Skip}
-		if choice.Action == keep.Happened || choice.Action == keep.Raise { // it says something, which one key should not
+		if choice.TakesResult() || choice.Action == keep.Raise { // it says something, which one key should not
 			b.Key, b.Primary = 0, false
 		}
 		safe = append(safe, b)
@@ -148,16 +148,14 @@ func (c card) Buttons(from string) []button {
 }
 
 // TakesResult reports whether an answer may carry the result of the call.
-func (c card) TakesResult() bool { return c.Allows(keep.Happened) }
+func (c card) TakesResult() bool { return slices.ContainsFunc(c.Choices, keep.Choice.TakesResult) }
 
 // TakesLimit reports whether an answer may give a budget another limit.
 func (c card) TakesLimit() bool { return c.Allows(keep.Raise) }
 
-// NeedsResult reports whether "it happened" is refused without a result.
+// NeedsResult reports whether "it happened", or that it was done already, is refused without a result.
 func (c card) NeedsResult() bool {
-	return slices.ContainsFunc(c.Choices, func(c keep.Choice) bool {
-		return c.Action == keep.Happened && c.Result == keep.ResultRequired
-	})
+	return slices.ContainsFunc(c.Choices, func(c keep.Choice) bool { return c.Result == keep.ResultRequired })
 }
 
 // Lookups is how often the service was asked about the call.
@@ -607,7 +605,7 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 		return d, refusef("a note has at most %d bytes", maxNote)
 	}
 	// Other answers have no result, whatever a form sends.
-	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && d.Action == keep.Happened {
+	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && (d.Action == keep.Happened || d.Action == keep.TreatAsDone) {
 		d.Result = json.RawMessage(result)
 	}
 	if d.Action == keep.Raise {

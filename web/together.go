@@ -75,8 +75,13 @@ func inCommon(cards []card) []button {
 		return nil
 	}
 	return slices.DeleteFunc(cards[0].Buttons("together"), func(b button) bool {
-		return saysMore(b.Action) || slices.ContainsFunc(cards, func(c card) bool { return !c.Allows(b.Action) })
+		return saysMore(b.Action) || slices.ContainsFunc(cards, func(c card) bool { return !c.allowsBare(b.Action) })
 	})
+}
+
+// allowsBare reports whether c offers an action that needs no result.
+func (c card) allowsBare(a keep.Action) bool {
+	return slices.ContainsFunc(c.Choices, func(c keep.Choice) bool { return c.Action == a && c.Result != keep.ResultRequired })
 }
 
 // saysMore reports whether an action comes with something that differs from question to question.

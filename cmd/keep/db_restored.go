@@ -37,8 +37,11 @@ So every workflow is paused, and you let each continue when you know how:
   approve = "always"         in keep.toml, at each tool of the workflow that changes
                              something: every call becomes a question with what would be sent
   keep resume W              lets the workflow W continue
-  keep inbox                 reject what was done already, approve what was not
-  keep events skip W TOPIC ID…  or leave out many of those that were pending at once
+  keep inbox                 approve what was not done; treat-as-done what was: nothing is
+                             sent, and what comes after the call is done. reject ends the run,
+                             and what comes after the call is not done either
+  keep events skip W TOPIC ID…  or leave out many of those that were pending at once, with
+                             all that would come of them
 
 Take the line away when only new things come. Tools whose repetition does no harm
 need none of this.

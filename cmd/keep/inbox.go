@@ -94,6 +94,10 @@ have answered goes with it as --result, since the script continues with that: JS
 fits the schema of the tool. Without --result it is read from the service, if the tool
 says how (result_from), or is null, if null fits and the script does not look at it.
 
+The action treat-as-done says of a call that waits for approval that it was done already,
+outside of what Keep knows, such as before a restore: nothing is sent, and the script continues
+as after the call, with --result as for happened.
+
 With --all it is the answer to each open question that offers the action, and that
 --workflow, --kind and --tool select. Without --yes it lists what each will do, and
 changes nothing; with --yes it answers those that it has just listed, and no others.`,
@@ -121,7 +125,7 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 	cmd.Flags().StringVar(&f.workflow, "workflow", "", "with --all: those of one `workflow`")
 	cmd.Flags().StringVar(&f.kind, "kind", "", "with --all: those of one `kind`, such as approval")
 	cmd.Flags().StringVar(&f.tool, "tool", "", "with --all: those about calls of one `tool`")
-	cmd.Flags().StringVar(&result, "result", "", "with happened: what the call would have answered, as `JSON`")
+	cmd.Flags().StringVar(&result, "result", "", "with happened, or treat-as-done of an approval: what the call would have answered, as `JSON`")
 	cmd.Flags().Float64Var(&limit, "limit", 0, "with raise: the `limit` that the budget gets")
 	cmd.Flags().StringVar(&until, "until", "", "with raise: the `time` at which the raise ends, such as 2h or 2026-12-24T18:00:00Z; without it, it has no end")
 	cmd.Flags().StringVar(&note, "note", "", "`text` that is recorded with the decision")

@@ -26,7 +26,7 @@ var lawsBreaks = []Break{
 	{"unsure-is-failed", "doubt-is-not-failure", "law/ledger/ledger.go",
 		"Absent:    keep.Failed,\n\t\tUnsure:    keep.NeedsReconcile,\n\t\tCannotAsk: keep.Indeterminate,\n\t},", "Absent:    keep.Failed,\n\t\tUnsure:    keep.Failed,\n\t\tCannotAsk: keep.Indeterminate,\n\t},", "./law/ledger"},
 	{"applied-is-sent-again", "settled-stays", "law/ledger/ledger.go",
-		"keep.Failed: {\n\t\tNewAttempt: keep.InFlight,\n\t},", "keep.Failed: {\n\t\tNewAttempt: keep.InFlight,\n\t},\n\tkeep.Applied: {NewAttempt: keep.InFlight},", "./law/ledger"},
+		"keep.Failed: {\n", "keep.Applied: {NewAttempt: keep.InFlight},\n\tkeep.Failed: {\n", "./law/ledger"},
 	{"check-again-without-a-way", "doubt-is-not-failure", "law/ledger/ledger.go",
 		`case f.Evidence == CheckAgain && !m.CanReconcile:`, `case false:`, "./law/ledger"},
 	{"in-flight-is-asked-about", "doubt-is-not-failure", "law/ledger/ledger.go",

@@ -271,7 +271,7 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 	if _, low := errors.AsType[*operator.LimitError](err); low && a == keep.Raise {
 		misfit = true
 	}
-	if _, bare := errors.AsType[*operator.ResultError](err); bare && a == keep.Happened && d.Result == nil {
+	if _, bare := errors.AsType[*operator.ResultError](err); bare && (a == keep.Happened || a == keep.TreatAsDone) && d.Result == nil {
 		misfit = true
 	}
 	switch {

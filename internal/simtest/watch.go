@@ -168,10 +168,17 @@ func (w *world) callEnds(p *process, m keep.Mutation) {
 	}
 }
 
-// watchLookup looks at a question to the service.
+// watchLookup looks at a question to the service. One of which a person said that it did not happen
+// is looked for once more before it is sent again.
 func (w *world) watchLookup(m keep.Mutation) {
 	rec, err := w.store.Mutation(context.Background(), m.Key)
-	if err != nil || rec.State != keep.InFlight && rec.State != keep.NeedsReconcile {
+	vouched := false
+	if err == nil && rec.State == keep.Failed {
+		var moves []keep.Move
+		moves, err = w.store.History(context.Background(), m.Key)
+		vouched = ledger.Vouched(moves)
+	}
+	if err != nil || rec.State != keep.InFlight && rec.State != keep.NeedsReconcile && !vouched {
 		w.broken("doubt-is-not-failure", "%s is asked about, and the ledger says %q, %v", m.Key, rec.State, err)
 	}
 	w.result.Lookups++

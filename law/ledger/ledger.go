@@ -8,6 +8,7 @@
 //	needs_reconcile ──▶ applied | failed | indeterminate
 //	indeterminate ──▶ applied | failed | skipped | needs_reconcile   (a person only)
 //	failed ──▶ in_flight                                   (a new attempt)
+//	failed ──▶ applied                    (a person ended a doubt, and was wrong)
 //
 // applied and skipped never change (law: settled-stays).
 //
@@ -19,6 +20,9 @@
 //     record stays, and the next lookup is planned for the time when it counts.
 //     A call whose end was learned only after its deadline, because the host was
 //     stopped, crashed or overslept, may have been sent until then.
+//   - Evidence beats memory: after a person said that a call did not happen, the service is asked
+//     once more before it is sent again, if it can be asked without sending. What it shows counts;
+//     what it does not show, or does not answer, goes by the person's word.
 //   - Every function returns the record as it then stands together with the line
 //     of history that says why, and changes nothing when it returns an error.
 //   - The package reads no clock and makes no key that depends on one.
@@ -82,6 +86,7 @@ var moves = map[keep.MutationState]map[Evidence]keep.MutationState{
 	},
 	keep.Failed: {
 		NewAttempt: keep.InFlight,
+		Happened:   keep.Applied, // what was in doubt, and was there after all
 	},
 }
 
@@ -158,6 +163,8 @@ func Apply(m keep.Mutation, f Fact, now time.Time) (keep.Mutation, keep.Move, er
 	switch {
 	case !ok || f.Evidence == NewAttempt:
 		return m, keep.Move{}, &MoveError{Key: m.Key, From: m.State, With: f.Evidence}
+	case f.Evidence == Happened && m.State == keep.Failed && !m.Doubted:
+		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "its outcome was never in doubt"}
 	case f.Evidence == CheckAgain && !m.CanReconcile:
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "the tool cannot be asked"}
 	case f.Evidence == Absent && f.Unwitnessed:

@@ -100,7 +100,7 @@ func TestMoves(t *testing.T) {
 		{"in_flight", "needs_reconcile"}, {"in_flight", "indeterminate"}, {"in_flight", "failed"}, {"in_flight", "applied"},
 		{"needs_reconcile", "needs_reconcile"}, {"needs_reconcile", "indeterminate"}, {"needs_reconcile", "failed"}, {"needs_reconcile", "applied"},
 		{"indeterminate", "needs_reconcile"}, {"indeterminate", "failed"}, {"indeterminate", "applied"}, {"indeterminate", "skipped"},
-		{"failed", "in_flight"},
+		{"failed", "in_flight"}, {"failed", "applied"},
 	}
 	if got := ledger.Moves(); !slices.Equal(got, want) {
 		t.Errorf("Moves = %v, want %v", got, want)

@@ -78,9 +78,29 @@ func Advance(r keep.Run, to keep.Phase, now time.Time) (keep.Run, error) {
 func Settled(s keep.MutationState) bool { return s == keep.Applied || s == keep.Skipped }
 
 // TreatedAsDone returns what a run knows of a call that it did not make, because a person
-// treats it as done by another record with that result.
+// treats it as done: by another record with that result, or outside of what the ledger knows,
+// with the result that the person says.
 func TreatedAsDone(result []byte) keep.Mutation {
 	return keep.Mutation{State: keep.Applied, Result: result}
+}
+
+// DoneOutside returns r, which waits for an approval, as it continues now because a person says
+// that its call was done outside of what the ledger knows. A consumer's run has its outcome with
+// that: nothing that its script or a configuration says later can send the call. A record of an
+// earlier attempt at it, which failed, says nothing about that. A job finds the answer when it
+// comes to the call.
+func DoneOutside(r keep.Run, now time.Time) keep.Run {
+	if r.Kind == keep.Consumer {
+		r.Phase, r.Mutation = keep.Mutated, ""
+	}
+	r.RetryAt, r.UpdatedAt = now, now
+	return r
+}
+
+// SaysDone reports whether q is an approval of which a person said that its call was done outside
+// of what the ledger knows.
+func SaysDone(q keep.Escalation) bool {
+	return q.Kind == keep.AskApproval && q.Decision != nil && q.Decision.Action == keep.TreatAsDone
 }
 
 // Unknown reports whether nobody knows yet what became of the call.

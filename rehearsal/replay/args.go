@@ -112,6 +112,9 @@ func (r *replay) outcomes(ctx context.Context) ([]keep.Mutation, error) {
 		return nil, err
 	}
 	for _, q := range asked {
+		if lifecycle.SaysDone(q) {
+			could = append(could, lifecycle.TreatedAsDone(q.Decision.Result))
+		}
 		if q.Kind == keep.AskAlreadyDone && q.Mutation != "" {
 			if err := add(q.Mutation); err != nil {
 				return nil, err

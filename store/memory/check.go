@@ -265,7 +265,7 @@ var moves = map[keep.MutationState][]keep.MutationState{
 	keep.InFlight:       {keep.Applied, keep.Failed, keep.NeedsReconcile, keep.Indeterminate},
 	keep.NeedsReconcile: {keep.Applied, keep.Failed, keep.NeedsReconcile, keep.Indeterminate},
 	keep.Indeterminate:  {keep.Applied, keep.Failed, keep.Skipped, keep.NeedsReconcile},
-	keep.Failed:         {keep.InFlight},
+	keep.Failed:         {keep.InFlight, keep.Applied},
 }
 
 // mutations checks histories, and that a chain has one mutation at most.

@@ -131,6 +131,6 @@ func copyDecision(d *keep.Decision) *keep.Decision {
 		return nil
 	}
 	c := *d
-	c.At, c.Result, c.Limit, c.Until = clean(c.At), nil, 0, time.Time{} // which are stored elsewhere
+	c.At, c.Result, c.Limit, c.Until = clean(c.At), slices.Clone(c.Result), 0, time.Time{} // the last two are stored elsewhere
 	return &c
 }

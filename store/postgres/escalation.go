@@ -12,7 +12,7 @@ import (
 
 // A question is asked with some of its columns, and ended with the others.
 var (
-	ending = stored.Escalations.Only("closed_at", "decision", "decided_by", "decided_from", "decision_note", "decided_at")
+	ending = stored.Escalations.Only("closed_at", "decision", "decided_by", "decided_from", "decision_note", "decided_at", "decided_result")
 	asking = stored.Escalations.Without(ending.Names()...)
 
 	insertEscalation = insertInto("escalation", specOf(asking)+`, n bigint`, "")

@@ -545,7 +545,7 @@ CREATE TABLE "escalation" (
 	connection      TEXT    NOT NULL DEFAULT '', -- '': not about one
 	approval        TEXT,    -- JSON; NULL: another kind, or asked by an older version
 	expires_at      INTEGER NOT NULL DEFAULT 0, -- 0: never
-	budget          TEXT    NOT NULL DEFAULT '', -- '': not about one
+	budget          TEXT    NOT NULL DEFAULT '', decided_result TEXT, -- '': not about one
 	CONSTRAINT escalation_decided_when_closed CHECK (decision = '' OR closed_at <> 0)
 ) STRICT;
 

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -119,6 +120,13 @@ var escalationPromises = []promise{
 		w.commit("w", keep.CloseEscalation{ID: plain.ID})
 		plain.ClosedAt = w.at
 		w.same("closed by the host", get[keep.Escalation](w)(w.Escalation(w.ctx, plain.ID)), plain)
+	}},
+	{"a decision keeps the result that it says, to the byte", func(w *world) {
+		for id, result := range map[keep.EscalationID]json.RawMessage{"esc_1": json.RawMessage(`{"a":"<b>&\u2028","n":1.0}`), "esc_2": json.RawMessage("null"), "esc_3": nil} {
+			w.commit("w", keep.OpenEscalation{Escalation: keep.Escalation{ID: id, Kind: keep.AskApproval, Workflow: "w"}})
+			w.commit("w", keep.CloseEscalation{ID: id, Decision: &keep.Decision{Action: keep.TreatAsDone, By: "ann", At: w.at, Result: result}})
+			w.same("Result", get[keep.Escalation](w)(w.Escalation(w.ctx, id)).Decision.Result, result)
+		}
 	}},
 	{"a question is answered once", func(w *world) {
 		w.commit("w", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: "w"}})

@@ -85,12 +85,12 @@ var (
 
 	Escalations = newNoun(`id kind workflow run mutation item title question attempted why
 		can_verify verify_by_hand choices payload_hash created_at connection budget approval expires_at
-		closed_at decision decided_by decided_from decision_note decided_at`, func(e *Escalation) []any {
+		closed_at decision decided_by decided_from decision_note decided_at *decided_result`, func(e *Escalation) []any {
 		d := &e.Decided
 		return []any{
 			(*string)(&e.ID), (*string)(&e.Kind), (*string)(&e.Workflow), (*string)(&e.Run), (*string)(&e.Mutation), &e.Item,
 			&e.Title, &e.Question, &e.Attempted, &e.Why, &e.CanVerify, &e.VerifyByHand, &e.Choices, &e.PayloadHash, &e.CreatedAt, &e.Connection, &e.Budget, &e.Approval, &e.ExpiresAt,
-			&e.ClosedAt, (*string)(&d.Action), &d.By, &d.From, &d.Note, &d.At,
+			&e.ClosedAt, (*string)(&d.Action), &d.By, &d.From, &d.Note, &d.At, &d.Result,
 		}
 	})
 

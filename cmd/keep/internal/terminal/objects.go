@@ -77,6 +77,9 @@ func (i Ink) QuestionText(q api.Escalation) string {
 		if c.Result == string(keep.ResultRequired) {
 			result = " --result JSON"
 		}
+		if c.Confirm {
+			result += " --yes"
+		}
 		fmt.Fprintf(&b, "  keep inbox do %s %s%s\n      %s\n", q.ID, c.Action, result, i.Dim(CleanText(c.Effect)))
 	}
 	return strings.TrimRight(b.String(), "\n")
