@@ -99,7 +99,7 @@ keep keys resolve key_36aagtdmsnzqbd7rejge7z5zdv happened --status 201 --body '{
 	"packs":          "keep packs",
 	"packs copy":     "keep packs copy slack",
 	"packs show":     "keep packs show slack",
-	"pause":          `keep pause invoices --note "the bank is closed until Monday"`,
+	"pause":          "keep pause invoices --note \"the bank is closed until Monday\"\nkeep pause --all",
 	"plan": `keep plan
 keep plan invoices.js --json
 keep plan invoices.js --topic email.received --event '{"messageId":"m1","from":"a@example.com"}'

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,37 +13,108 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
+// allPaused begins the note of a workflow that was paused with all others, by which it is resumed with
+// them.
+const allPaused = "paused with all"
+
 // pauseCmd is undone by resumeCmd.
 func (a *app) pauseCmd() *cobra.Command {
 	var note string
+	var all bool
 	cmd := &cobra.Command{
-		Use: "pause WORKFLOW", Short: "Let a workflow's current call finish, then start nothing new",
-		Args: cobra.ExactArgs(1),
+		Use: "pause WORKFLOW | --all", Short: "Let a workflow's current call finish, then start nothing new",
+		Long: `Pause lets the call of a workflow that is under way finish and be recorded, and nothing
+new begin. With --all it pauses every workflow that is not paused, one after the other, with
+a note that says so; one that was paused before stays as it is.`,
+		Args: oneOrAll(&all),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				why := strings.TrimSuffix(allPaused+": "+note, ": ")
+				return a.setAllPaused(cmd.Context(), func(ctx context.Context, c *api.Client, w api.Workflow) (api.Workflow, error) {
+					if w.Paused {
+						return w, nil
+					}
+					return c.Pause(ctx, w.Name, why)
+				})
+			}
 			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
 				return c.Pause(ctx, keep.WorkflowName(args[0]), note)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&note, "note", "", "why: a `TEXT` that is shown until it is resumed")
+	cmd.Flags().BoolVar(&all, "all", false, "pause every workflow that is not paused")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
 }
 
 // resumeCmd undoes pauseCmd, and no more than that.
 func (a *app) resumeCmd() *cobra.Command {
+	var all bool
 	cmd := &cobra.Command{
-		Use: "resume WORKFLOW", Short: "Let a paused workflow continue",
-		Long: "Resume lets a paused workflow continue. It answers no question: an unknown outcome\nstays blocked until you decide it in keep inbox.",
-		Args: cobra.ExactArgs(1),
+		Use: "resume WORKFLOW | --all", Short: "Let a paused workflow continue",
+		Long: `Resume lets a paused workflow continue. It answers no question: an unknown outcome
+stays blocked until you decide it in keep inbox. With --all it resumes the workflows that
+keep pause --all paused, which their notes say, and names the others that stay paused: those
+that a person paused by name, and those that wait after a restore.`,
+		Args: oneOrAll(&all),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return a.setAllPaused(cmd.Context(), func(ctx context.Context, c *api.Client, w api.Workflow) (api.Workflow, error) {
+					if !w.Paused || w.PauseNote == nil || *w.PauseNote != allPaused && !strings.HasPrefix(*w.PauseNote, allPaused+": ") {
+						return w, nil
+					}
+					return c.Resume(ctx, w.Name)
+				})
+			}
 			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
 				return c.Resume(ctx, keep.WorkflowName(args[0]))
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "resume every workflow that keep pause --all paused")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
+}
+
+// oneOrAll wants the name of a workflow, or --all.
+func oneOrAll(all *bool) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if *all {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+}
+
+// setAllPaused does something to each workflow, and tells how each is then. One that cannot be changed
+// keeps none of the others; what was done stays done, and the same command does the rest.
+func (a *app) setAllPaused(ctx context.Context, set func(context.Context, *api.Client, api.Workflow) (api.Workflow, error)) error {
+	return a.decide(ctx, func(c *api.Client) error {
+		all, err := c.Workflows(ctx)
+		if err != nil {
+			return err
+		}
+		var failed []error
+		for i, w := range all {
+			now, err := set(ctx, c, w)
+			if err != nil {
+				failed = append(failed, fmt.Errorf("workflow %s: %w", w.Name, err))
+				continue
+			}
+			all[i] = now
+			switch {
+			case now.Paused != w.Paused:
+				fmt.Fprintf(a.Err, "Workflow %s: %s.\n", w.Name, terminal.PausedText(now.Paused))
+			case now.Paused:
+				fmt.Fprintf(a.Err, "Workflow %s: stays paused%s.\n", w.Name, pausedFor(w.PauseNote))
+			}
+		}
+		if err := errors.Join(failed...); err != nil || !a.JSON {
+			return err
+		}
+		return a.PrintJSON(all)
+	})
 }
 
 // setPaused pauses a workflow, or lets it continue.
