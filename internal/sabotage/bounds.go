@@ -19,6 +19,8 @@ var boundsBreaks = []Break{
 		`w == nil || w.Granted != c.N`, `w == nil`, "./store/sqlite -run TestStore/no_call_is_recorded_under_a_grant"},
 	{"first-grant-is-not-compared", "permitted", "engine/permit.go",
 		`return v, &keep.UnderGrant{N: p.n}, nil`, `return v, nil, nil`, "./engine -run TestTakenAtTheLastMoment"},
+	{"config-takes-a-tool-that-is-called", "explained", "cmd/keep/internal/daemon/follow.go",
+		`s.Only, s.conns, conns); err != nil {`, `s.Only, s.conns, conns); err != nil && false {`, "./cmd/keep -run TestConfigTakesNoTool"},
 	{"waiting-version-is-deployed", "permitted", "operator/deploy.go",
 		`if granted.asked && (`, `if false && (`, "./operator -run TestProposals"},
 	{"other-script-counts-as-deployed", "nothing-lost", "operator/deploy.go",
