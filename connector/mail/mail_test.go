@@ -209,6 +209,11 @@ func TestLetter(t *testing.T) {
 		if len(m.Attachments) != 1 || m.Attachments[0].Name != "Übersicht.pdf" || m.Attachments[0].Size != len(pdf) {
 			t.Fatalf("attachments %+v", m.Attachments)
 		}
+		// Who asks for no part gets all, or nothing: the first part is not passed on as the whole.
+		_, err := tool(t, conn, "attachment").(connector.Reader).Read(t.Context(), json.RawMessage(fmt.Sprintf(`{"id":%q,"part":%q}`, found.Items[0].ID, m.Attachments[0].Part)))
+		if f := failure(t, err); f.Class != keep.ClassLogic || f.Code != "answer-too-large" || !strings.Contains(f.Message, "offset: 0") {
+			t.Errorf("without an offset: %v", err)
+		}
 		var got []byte
 		for offset := 0; ; {
 			piece := into[struct {

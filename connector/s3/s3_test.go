@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -469,6 +470,11 @@ func TestLargeObject(t *testing.T) {
 	}
 	if _, err := mutate(t, conn, "put", "big", fmt.Sprintf(`{"key":%q,"base64":%q}`, key, base64.StdEncoding.EncodeToString(content))); err != nil {
 		t.Fatal(err)
+	}
+	// Who asks for no part gets all, or nothing: the first part is not passed on as the whole.
+	_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(fmt.Sprintf(`{"key":%q}`, key)))
+	if got, code := class(t, err); got != keep.ClassLogic || code != "answer-too-large" || !strings.Contains(err.Error(), "offset: 0") {
+		t.Errorf("without an offset: %v", err)
 	}
 	var got []byte
 	for offset := int64(0); ; {
