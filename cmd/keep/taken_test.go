@@ -88,7 +88,7 @@ func TestConfigTakesNoToolThatIsCalled(t *testing.T) {
 	}
 	works("/v1")
 
-	// With was the version in force goes on, and one that knows the new name can be deployed.
+	// With was the version in force continues, and one that knows the new name can be deployed.
 	write("keep.toml", strings.Replace(said, "/v1", "/v2", 1))
 	serve.wait(t, "configuration taken")
 	works("/v2")

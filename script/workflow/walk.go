@@ -183,7 +183,7 @@ func (w *walk) mention(i, end int, way []string) {
 }
 
 // today returns the way to a tool by the name that it has today. A script that calls it as it was works, and
-// is told of it.
+// the report says so.
 func (w *walk) today(i int, way []string, where policy.Place) []string {
 	if len(way) < 2 {
 		return way
