@@ -72,6 +72,8 @@ func TestAnUnfinishedItemUnderAnotherConfiguration(t *testing.T) {
 		asks      string // part of the question's why; empty: none
 	}{
 		{"connection with was", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", connector.Names{"svc"} }, as("crm.create"), 3, ""},
+		{"connection with was, and the script of before", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", connector.Names{"svc"} }, nil, 3, ""},
+		{"tool with was, and the script of before", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", connector.Names{"create"} }, nil, 3, ""},
 		{"connection without", func(c *connector.Connection, _ *connector.Spec) { c.Name = "crm" }, as("crm.create"), 2, `was = "svc"`},
 		{"connection that is new", func(c *connector.Connection, _ *connector.Spec) { c.Name, c.New = "crm", true }, as("crm.create"), 4, ""},
 		{"tool with was", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.Was = "add", connector.Names{"create"} }, as("svc.add"), 3, ""},

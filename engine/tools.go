@@ -85,7 +85,7 @@ func (ts *Tools) Replace(other *Tools, ended func()) {
 // get returns a tool by its full name; nil: there is none.
 func (ts *Tools) get(name keep.ToolName) *tool { return ts.now.Load().byName[name] }
 
-// known returns the tool that a record names: by its name, or by one that it had before.
+// known returns the tool that a record or a script names: by its name, or by one that it had before.
 func (ts *Tools) known(name keep.ToolName) *tool {
 	set := ts.now.Load()
 	if t := set.byName[name]; t != nil {
@@ -208,12 +208,12 @@ func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawM
 }
 
 // find returns the tool that a script named, or the logic failure that says
-// what there is instead.
+// what there is instead. A version that was deployed before a tool was renamed calls it as it was.
 func (t *Tools) find(c HostCall) (*tool, *keep.Failure) {
-	ts := t.now.Load()
-	if t, ok := ts.byName[keep.ToolName(c.Name)]; ok {
+	if t := t.known(keep.ToolName(c.Name)); t != nil {
 		return t, nil
 	}
+	ts := t.now.Load()
 	conn, _, _ := strings.Cut(c.Name, ".")
 	var same []string
 	for _, n := range ts.names {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/keep-run/keep"
@@ -57,6 +58,9 @@ func LoadGo(w *handler.Workflow, build string) (*Workflow, error) {
 
 // nativeEntry is how the entry of a version that is written in Go ends. Its code is a keep.Program.
 const nativeEntry = ".go.json"
+
+// InGo reports whether a version is written in Go, by its entry.
+func InGo(entry string) bool { return strings.HasSuffix(entry, nativeEntry) }
 
 // executable returns the hash of the file that this process runs.
 var executable = sync.OnceValues(func() (sum string, err error) {

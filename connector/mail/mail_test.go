@@ -116,6 +116,55 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestRefusedAtTheEnd has something in front of the server refuse the end of a mail. What is in Sent was sent, whatever
+// was said.
+func TestRefusedAtTheEnd(t *testing.T) {
+	with := func(t *testing.T, end string, instead map[string]write) *connector.Connection {
+		out := serve(t, &scripted{instead: map[string]write{"AUTH": lines("235 in\r\n"), ".": lines(end + "\r\n")}}, smtpSession)
+		cfg := out.cfg(t)
+		cfg.IMAP = "imap://" + serve(t, &scripted{instead: instead}, imapSession).addr
+		return open(t, cfg)
+	}
+	const params = `{"to":"bob@example.com","subject":"hi","text":"hello"}`
+	first, err := mutate(t, with(t, "250 taken", nil), "send", "t", params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent struct {
+		ID string `json:"message_id"`
+	}
+	if err := json.Unmarshal(first.Result, &sent); err != nil {
+		t.Fatal(err)
+	}
+	field := "Message-ID: <" + sent.ID + ">\r\n\r\n"
+	filed := lines(fmt.Sprintf("* 1 FETCH (UID 1 FLAGS () %s {%d}\r\n%s)\r\n", looked, len(field), field))
+	for _, tt := range []struct {
+		name, says string
+		instead    map[string]write // of the mailbox
+		class      keep.Class
+	}{
+		{"taken, and refused for now", "451 later", map[string]write{"FETCH": filed}, "none"},
+		{"taken, and refused", "550 spam", map[string]write{"FETCH": filed}, "none"},
+		{"refused for now", "451 later", nil, keep.ClassTransient},
+		{"refused", "550 spam", nil, keep.ClassLogic},
+		{"refused, and nobody can look", "550 spam", map[string]write{"SELECT": lines("* BYE\r\n"), "EXAMINE": lines("* BYE\r\n"), "SEARCH": lines("* SEARCH x\r\n")}, keep.ClassUnknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := mutate(t, with(t, tt.says, tt.instead), "send", "t", params)
+			got := keep.Class("none")
+			if err != nil {
+				got = failure(t, err).Class
+			}
+			if got != tt.class {
+				t.Errorf("%v, want it %s", err, tt.class)
+			}
+			if err == nil && string(r.Result) != string(first.Result) {
+				t.Errorf("the result is %s, want %s", r.Result, first.Result)
+			}
+		})
+	}
+}
+
 // TestLetter sends a mail with everything, and reads it again.
 func TestLetter(t *testing.T) {
 	s := mailtest.Shared(t)
@@ -159,6 +208,11 @@ func TestLetter(t *testing.T) {
 		}
 		if len(m.Attachments) != 1 || m.Attachments[0].Name != "Übersicht.pdf" || m.Attachments[0].Size != len(pdf) {
 			t.Fatalf("attachments %+v", m.Attachments)
+		}
+		// Who asks for no part gets all, or nothing: the first part is not passed on as the whole.
+		_, err := tool(t, conn, "attachment").(connector.Reader).Read(t.Context(), json.RawMessage(fmt.Sprintf(`{"id":%q,"part":%q}`, found.Items[0].ID, m.Attachments[0].Part)))
+		if f := failure(t, err); f.Class != keep.ClassLogic || f.Code != "answer-too-large" || !strings.Contains(f.Message, "offset: 0") {
+			t.Errorf("without an offset: %v", err)
 		}
 		var got []byte
 		for offset := 0; ; {

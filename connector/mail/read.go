@@ -83,7 +83,7 @@ func (a *account) readTools() []connector.Tool {
 		}, a.get),
 		tool(connector.Spec{
 			Name: "attachment", Effect: connector.Get,
-			Description: "Reads the bytes of an attachment, 700 KiB at a time: next is the offset of the rest, or null.",
+			Description: "Reads the bytes of an attachment. One over 700 KiB is read in parts: pass offset 0, then next of each part, until it is null. Without offset it fails.",
 			Params: object(`"id","part"`, `"id":{"type":"string","minLength":5},"part":{"type":"string","minLength":1},
 				"offset":{"type":"integer","minimum":0}`),
 			Result: json.RawMessage(`{"type":"object","required":["name","type","size","base64","next"],"properties":{
@@ -407,7 +407,7 @@ func (a *account) attachment(ctx context.Context, params json.RawMessage) (any, 
 	var p struct {
 		ID     string `json:"id"`
 		Part   string `json:"part"`
-		Offset int    `json:"offset"`
+		Offset *int   `json:"offset"` // nil: all of it, or nothing
 	}
 	if err := decode(params, &p); err != nil {
 		return nil, a.bad("attachment", err)
@@ -432,14 +432,22 @@ func (a *account) attachment(ctx context.Context, params json.RawMessage) (any, 
 		if at.Part != p.Part {
 			continue
 		}
-		if p.Offset < 0 || p.Offset > len(at.Raw) {
+		offset := 0
+		if p.Offset != nil {
+			offset = *p.Offset
+		}
+		if offset < 0 || offset > len(at.Raw) {
 			return nil, a.bad("attachment", fmt.Errorf("offset is beyond the %d bytes of the attachment", len(at.Raw)))
 		}
-		piece := at.Raw[p.Offset:]
+		piece := at.Raw[offset:]
+		if p.Offset == nil && len(piece) > maxPiece {
+			return nil, a.failf("attachment", keep.ClassLogic, "answer-too-large",
+				"%q has %d bytes, more than the %d of one answer; read it in parts: pass offset: 0, then next of each part as offset until it is null", at.Name, len(piece), maxPiece)
+		}
 		out := map[string]any{"name": at.Name, "type": at.Type, "size": at.Size, "next": nil}
 		if len(piece) > maxPiece {
 			piece = piece[:maxPiece]
-			out["next"] = p.Offset + maxPiece
+			out["next"] = offset + maxPiece
 		}
 		out["base64"] = base64.StdEncoding.EncodeToString(piece)
 		return out, nil

@@ -98,7 +98,7 @@ func (s *sender) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, s.a.fail(ctx, "send", err)
 	}
 	defer stop()
-	if err := s.submit(ctx, c, s.recipients(l), raw); err != nil {
+	if err := s.submit(ctx, c, id, s.recipients(l), raw); err != nil {
 		return connector.Receipt{}, err
 	}
 	return connector.Receipt{Result: sentResult(id)}, nil
@@ -132,7 +132,7 @@ const bye = 2 * time.Second
 
 // submit hands the mail over. Until the dot that ends it nothing has happened: a server
 // delivers no mail that has no end. After it only an answer tells.
-func (s *sender) submit(ctx context.Context, c *smtp.Client, to []string, raw []byte) error {
+func (s *sender) submit(ctx context.Context, c *smtp.Client, id string, to []string, raw []byte) error {
 	if err := c.Mail(s.a.from.Address, &smtp.MailOptions{Size: int64(len(raw))}); err != nil {
 		return s.a.fail(ctx, "send", fmt.Errorf("the sender %s: %w", s.a.from.Address, err))
 	}
@@ -148,13 +148,30 @@ func (s *sender) submit(ctx context.Context, c *smtp.Client, to []string, raw []
 	}
 	switch _, err = w.CloseWithResponse(); {
 	case said(err):
-		return s.a.fail(ctx, "send", fmt.Errorf("the server did not take the mail: %w", err))
+		return s.refused(ctx, id, fmt.Errorf("the server did not take the mail: %w", err))
 	case err != nil:
 		return s.a.failf("send", keep.ClassUnknown, "no-answer", "the server did not answer to the end of the mail: %v; it may have taken it", err)
 	}
 	c.CommandTimeout = bye
 	c.Quit() // the mail is taken, whatever becomes of the connection
 	return nil
+}
+
+// refused is what the refusal of a whole mail means. Something in front of the server, such as a filter, may have
+// refused what the server has taken: the refusal counts if the mail is not where it can be found.
+func (s *sender) refused(ctx context.Context, id string, refusal error) error {
+	folder := s.a.folder()
+	if folder == "" {
+		return s.a.fail(ctx, "send", refusal)
+	}
+	found, err := s.a.look(ctx, folder, id)
+	switch {
+	case err != nil:
+		return s.a.failf("send", keep.ClassUnknown, "unclear", "%v; whether it is in %s all the same is not known: %v", refusal, folder, err)
+	case found != nil:
+		return nil
+	}
+	return s.a.fail(ctx, "send", refusal)
 }
 
 // name names the recipients. If the server refuses one, the mail is not sent at all.

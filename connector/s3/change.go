@@ -284,7 +284,7 @@ func (t *deleter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receip
 		return connector.Receipt{}, t.s.lost(ctx, "delete", true, err)
 	case a.status == http.StatusNoContent:
 		return connector.Receipt{}, nil
-	case a.status == http.StatusPreconditionFailed:
+	case a.status == http.StatusPreconditionFailed && a.code != "":
 		return connector.Receipt{}, t.s.failf("delete", keep.ClassLogic, "changed", "%s has not the etag %s: somebody changed it", p.Key, p.ETag)
 	case a.status < 300:
 		return connector.Receipt{}, t.s.failf("delete", keep.ClassUnknown, "bad-answer", "the answer %s is not that of S3", a.say())

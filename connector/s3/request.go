@@ -184,7 +184,10 @@ func (s *service) lost(ctx context.Context, tool string, change bool, err error)
 // refused is the failure of an answer that is no success.
 func (s *service) refused(tool string, change bool, a *response) *keep.Failure {
 	class, code := classify(a)
-	if class == keep.ClassUnknown && !change {
+	switch {
+	case change && a.code == "":
+		class, code = keep.ClassUnknown, fmt.Sprintf("http-%d", a.status)
+	case class == keep.ClassUnknown && !change:
 		class = keep.ClassTransient
 	}
 	say := a.say()
@@ -197,7 +200,8 @@ func (s *service) refused(tool string, change bool, a *response) *keep.Failure {
 	return s.failf(tool, class, code, "%s", say)
 }
 
-// classify says what an answer means. What S3 refuses by a code of its own was not done.
+// classify says what an answer means. What S3 refuses by a code of its own was not done. Without one the
+// answer may be that of a proxy, which says nothing about the change.
 func classify(a *response) (keep.Class, string) {
 	code := fmt.Sprintf("http-%d", a.status)
 	if a.code != "" {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -392,20 +393,25 @@ func TestWrongPlaces(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"a page":       func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>welcome</html>") },
 		"a 404":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such page", 404) },
+		"a login":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "log in first", 401) },
+		"a firewall":   func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "blocked", 403) },
+		"a 400":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "what", 400) },
+		"a 429":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "slow", 429) },
+		"a 412":        func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 412) },
 		"a redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) },
 		"an error":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oh", 500) },
 		"an empty 204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
 	} {
 		server := httptest.NewServer(handler)
 		conn := open(t, config(server.Listener.Addr().String()))
-		_, err := mutate(t, conn, "put", "t", params)
-		if got, _ := class(t, err); got == "none" || name != "a 404" && got != keep.ClassUnknown {
-			t.Errorf("%s: %v", name, err)
-		}
 		for _, tool := range []string{"put", "delete"} {
 			p := params
 			if tool == "delete" {
 				p = `{"key":"k"}`
+			}
+			_, err := mutate(t, conn, tool, "t", p)
+			if got, _ := class(t, err); got != keep.ClassUnknown && (name != "an empty 204" || tool != "delete") { // which is its success
+				t.Errorf("%s to %s: %v, want it unknown", name, tool, err)
 			}
 			if a := reconcile(t, conn, tool, "t", p); a.Verdict != connector.Retry {
 				t.Errorf("%s: the lookup of %s says %+v", name, tool, a)
@@ -464,6 +470,11 @@ func TestLargeObject(t *testing.T) {
 	}
 	if _, err := mutate(t, conn, "put", "big", fmt.Sprintf(`{"key":%q,"base64":%q}`, key, base64.StdEncoding.EncodeToString(content))); err != nil {
 		t.Fatal(err)
+	}
+	// Who asks for no part gets all, or nothing: the first part is not passed on as the whole.
+	_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(fmt.Sprintf(`{"key":%q}`, key)))
+	if got, code := class(t, err); got != keep.ClassLogic || code != "answer-too-large" || !strings.Contains(err.Error(), "offset: 0") {
+		t.Errorf("without an offset: %v", err)
 	}
 	var got []byte
 	for offset := int64(0); ; {

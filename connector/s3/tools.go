@@ -41,7 +41,7 @@ func (s *service) tools() []connector.Tool {
 		}, s.list},
 		&reader{s, connector.Spec{
 			Name: "get", Effect: connector.Get,
-			Description: "Reads an object: text if it is UTF-8, else base64. Null if there is none. Of one over 700 KiB it reads a piece as base64; next is the offset of the rest.",
+			Description: "Reads an object: text if it is UTF-8, else base64. Null if there is none. One over 700 KiB is read in parts, as base64: pass offset 0, then next of each part, until it is null. Without offset it fails.",
 			Params:      object(`"key"`, keyProperty+`,"offset":{"type":"integer","minimum":0}`),
 			Result: json.RawMessage(`{"type":["object","null"],"required":["key","type","size","etag","modified","metadata","next"],"properties":{
 				"key":{"type":"string"},"text":{"type":"string"},"base64":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},
@@ -219,7 +219,7 @@ func (s *service) page(ctx context.Context, prefix, after string, size int) ([]l
 func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) {
 	var p struct {
 		Key    string `json:"key"`
-		Offset int64  `json:"offset"`
+		Offset *int64 `json:"offset"` // nil: all of it, or nothing
 	}
 	err := decode(params, &p)
 	if err == nil {
@@ -229,8 +229,12 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 		return nil, s.bad("get", err)
 	}
 	r := request{method: http.MethodGet, key: p.Key, limit: maxPiece, header: http.Header{}}
-	if p.Offset > 0 {
-		r.header.Set("Range", fmt.Sprintf("bytes=%d-%d", p.Offset, p.Offset+maxPiece-1))
+	offset := int64(0)
+	if p.Offset != nil {
+		offset = *p.Offset
+	}
+	if offset > 0 {
+		r.header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, offset+maxPiece-1))
 	}
 	a, err := s.send(ctx, r)
 	switch {
@@ -241,7 +245,7 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 	case a.status != http.StatusOK && a.status != http.StatusPartialContent:
 		return nil, s.refused("get", false, a)
 	}
-	size, offset := a.size(), p.Offset
+	size := a.size()
 	if a.status == http.StatusOK {
 		offset = 0 // the service knows no ranges
 	}
@@ -252,6 +256,10 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 	body := a.body[:min(len(a.body), maxPiece)]
 	if end := offset + int64(len(body)); end < size || len(a.body) > maxPiece {
 		out["next"] = end
+	}
+	if p.Offset == nil && out["next"] != nil {
+		return nil, s.failf("get", keep.ClassLogic, "answer-too-large",
+			"%s has %d bytes, more than the %d of one answer; read it in parts: pass offset: 0, then next of each part as offset until it is null", p.Key, size, maxPiece)
 	}
 	if out["next"] == nil && offset == 0 && utf8.Valid(body) {
 		out["text"] = string(body)

@@ -29,13 +29,16 @@ func Effects(decl json.RawMessage, src Source, conns []connector.Connection) (Re
 		return Report{}, err
 	}
 	r := &reader{files: files{src: src}, def: def, tools: make(map[keep.ToolName]ToolReport), specs: make(map[keep.ToolName]connector.Spec),
-		needs: make(map[keep.ToolName][]string)}
+		needs: make(map[keep.ToolName][]string), former: make(map[keep.ToolName]keep.ToolName)}
 	for _, conn := range conns {
 		r.conns = append(r.conns, conn.Name)
 		for _, t := range conn.Tools {
 			d := describe(conn, t)
 			r.tools[d.Tool], r.specs[d.Tool] = d, t.Spec()
 			r.needs[d.Tool] = required(newSchema(t.Spec().Params, "unknown").root)
+			for _, was := range connector.FormerNames(conn, t.Spec()) {
+				r.former[was] = d.Tool
+			}
 		}
 	}
 	r.report = Report{Workflow: def.Name, OnBlocked: def.OnBlocked.String(), Handlers: []HandlerReport{}, Tools: []ToolReport{}, Findings: []Finding{}}
@@ -55,7 +58,8 @@ type reader struct {
 	conns  []string
 	tools  map[keep.ToolName]ToolReport
 	specs  map[keep.ToolName]connector.Spec
-	needs  map[keep.ToolName][]string // params that each tool requires
+	needs  map[keep.ToolName][]string      // params that each tool requires
+	former map[keep.ToolName]keep.ToolName // today's names of tools that had others
 	report Report
 
 	h    keep.Handler // being read; findings are about it

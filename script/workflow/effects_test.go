@@ -125,6 +125,27 @@ func TestEffectsOfAWrongDeclaration(t *testing.T) {
 	}
 }
 
+// A script that calls a tool as it was called before calls it, and is told so.
+func TestEffectsUnderAFormerName(t *testing.T) {
+	decl := `{"name":"w","jobs":{"a":{"$function":{"at":{"file":"a.js","line":7,"column":3},"params":1,
+		"source":"async a(ctx) {\n  await ctx.contacts.get({ id: \"1\" });\n}"}}}}`
+	conns := connections()
+	conns[0].Was = connector.Names{"contacts"}
+	report, err := workflow.Effects(json.RawMessage(decl), nil, conns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := render(report)
+	for _, want := range []string{"job, outside an item  crm.get  get  -  a.js:8:9", "warning: a.js:8:9: a, job, outside an item: contacts.get is called crm.get today (write ctx.crm.get)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got:\n%s\nwant %q", got, want)
+		}
+	}
+	if strings.Contains(got, "error") {
+		t.Errorf("got:\n%s\nwant no error", got)
+	}
+}
+
 // Without the author's text the engine's copy of each function is read, and
 // lines count from where it begins.
 func TestEffectsWithoutSource(t *testing.T) {

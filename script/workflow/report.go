@@ -17,6 +17,8 @@ type Report struct {
 	Handlers  []HandlerReport   `json:"handlers"`
 	Tools     []ToolReport      `json:"tools"`    // those that are mentioned, by name
 	Findings  []Finding         `json:"findings"` // by place
+
+	Former []keep.ToolName `json:"-"` // names that tools had before, by which it calls them
 }
 
 // Failed reports whether a finding is an error.
@@ -111,6 +113,7 @@ const (
 	UnknownGlobal     Code = "unknown-global"     // the sandbox has no such thing
 	UnstableID        Code = "unstable-id"        // an id made of time or chance
 
+	FormerName        Code = "former-name"        // the tool has another name today
 	DeadCode          Code = "dead-code"          // a mutate call ends the phase before it
 	NoMutation        Code = "no-mutation"        // mutate seems to change nothing
 	UncatchableError  Code = "uncatchable-error"  // a catch around a tool's call

@@ -169,7 +169,7 @@ func (w *walk) mention(i, end int, way []string) {
 		w.builtin(call, way, where, i, end, called)
 		return
 	}
-	if !slices.Contains(w.conns, way[0]) {
+	if way = w.today(i, way, where); !slices.Contains(w.conns, way[0]) {
 		w.unknown(way, w.position(i), where, called)
 		return
 	}
@@ -196,6 +196,25 @@ func (w *walk) mention(i, end int, way []string) {
 			w.terminal(i, w.f.match(end)+1, t.Tool)
 		}
 	}
+}
+
+// today returns the way to a tool by the name that it has today. A script that calls it as it was works, and
+// the report says so.
+func (w *walk) today(i int, way []string, where policy.Place) []string {
+	if len(way) < 2 {
+		return way
+	}
+	was := keep.ToolName(way[0] + "." + way[1])
+	name, renamed := w.former[was]
+	if _, there := w.tools[was]; there || !renamed {
+		return way
+	}
+	w.find(Warning, FormerName, w.position(i), where, fmt.Sprintf("%s is called %s today", was, name), "write ctx."+string(name))
+	if !slices.Contains(w.report.Former, was) {
+		w.report.Former = append(w.report.Former, was)
+	}
+	conn, tool, _ := strings.Cut(string(name), ".")
+	return append([]string{conn, tool}, way[2:]...)
 }
 
 // unknown reports a member of ctx that is neither a connection nor built in.

@@ -43,6 +43,7 @@ type Config struct {
 	Policy      policy.Policy         // valid
 	Sandbox     sandbox.Limits        // zero fields are the sandbox's defaults
 	Connections []Connection          // sorted by name
+	declared    []string              // names of connections, those with mistakes too
 	Notify      Notify                // valid; zero: questions are not announced
 	Retention   policy.Retention      // valid
 	Hooks       []hook.Config         // valid; sorted by name
@@ -167,7 +168,7 @@ func Load(o Options) (*Config, error) {
 		cfg.Gateway = b.gateway(t.Gateway, root, v, cfg.Budgets)
 		cfg.Repair = b.repair(t.Repair, root, cfg.LLMs)
 	}
-	cfg.Connections = b.connections(t.Connections, v)
+	cfg.Connections, cfg.declared = b.connections(t.Connections, v), slices.Collect(maps.Keys(t.Connections))
 	for _, c := range cfg.Connections {
 		for _, tool := range slices.Sorted(maps.Keys(c.budgets)) {
 			full, at := c.Name+"."+tool, dotted(dotted("connections", c.Name)+".tools", tool)

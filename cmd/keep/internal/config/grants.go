@@ -157,12 +157,11 @@ func (c *Config) unknownTools(conns []connector.Connection) (problems []Problem)
 }
 
 // unknownTool returns why no connection has a tool, or none of "bank.*"; empty: one has. A
-// connection that could not be opened is passed over: that is reported already.
+// connection that could not be read or opened is passed over: that is reported already.
 func (c *Config) unknownTool(tool string, conns []connector.Connection) string {
 	conn, _, _ := strings.Cut(tool, ".")
 	opened := slices.ContainsFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
-	configured := slices.ContainsFunc(c.Connections, func(k Connection) bool { return k.Name == conn })
-	if !opened && (configured || c.hasServer(conn)) {
+	if !opened && (slices.Contains(c.declared, conn) || c.hasServer(conn)) {
 		return ""
 	}
 	return connector.Lacks(conns, tool)

@@ -80,6 +80,21 @@ func TestWrongGrants(t *testing.T) {
 	}
 }
 
+// A connection that has a mistake of its own is there: a grant of it is no second mistake.
+func TestGrantOfABrokenConnection(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, bankTools+"[connections.desk]\nconnector = \"http\"\nbase_url = \"https://desk.example\"\n"+
+		"[connections.desk.tools.find]\neffect = \"get\"\npath = \"/\"\nqueri = {}\n[grants.w]\ntools = [\"desk.*\"]\n")
+	if err == nil {
+		t.Fatal("an unknown key is no mistake")
+	}
+	conns, describeErr := cfg.Describe()
+	closeAll(conns)
+	if !strings.Contains(err.Error(), "queri") || describeErr != nil {
+		t.Errorf("got %v and %v, want the key alone", err, describeErr)
+	}
+}
+
 func closeAll(conns []connector.Connection) {
 	for _, c := range conns {
 		if c.Close != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
@@ -46,9 +47,10 @@ type Follower struct {
 	found  fingerprint    // of a change that the last look found; nil: it found none
 	sealed string         // mark of the secrets of the database that were read last
 
-	unread     bool // what was refused last was refused because the database could not be read
-	behind     bool // SecretsOnly: a secret changed beside another keep.toml than that of the session
-	unfinished bool // something of what was taken is not done
+	over       string // versions for whose calls what was refused last was refused; empty: for none
+	unread     bool   // what was refused last was refused because the database could not be read
+	behind     bool   // SecretsOnly: a secret changed beside another keep.toml than that of the session
+	unfinished bool   // something of what was taken is not done
 }
 
 // Run follows until ctx ends.
@@ -84,7 +86,7 @@ func (f *Follower) begin(ctx context.Context) {
 // only secrets of the database changed.
 func (f *Follower) look(ctx context.Context, asked bool) {
 	before, sealed := f.fingerprint(), f.stored(ctx)
-	if !asked && !f.unread && sealed == f.sealed && !f.changed(before) {
+	if !asked && !f.unread && (f.over == "" || f.over == f.inForce(ctx)) && sealed == f.sealed && !f.changed(before) {
 		f.found = nil
 		if f.unfinished {
 			f.finish(ctx)
@@ -132,10 +134,16 @@ func (f *Follower) stored(ctx context.Context) string {
 	return project.SecretsMark(all)
 }
 
+// inForce says which versions are in force: another text when another one is.
+func (f *Follower) inForce(ctx context.Context) string {
+	all, err := f.Session.Versions(ctx)
+	return fmt.Sprint(all, err)
+}
+
 // take takes what was read, or says why not. What is refused again is said again only to who asked.
 func (f *Follower) take(ctx context.Context, cfg *config.Config, err error, asked bool) {
 	s := f.Session
-	f.unread = false
+	f.unread, f.over = false, ""
 	if f.behind = f.SecretsOnly && (err != nil || cfg.Hash != s.loaded.Hash); f.behind && err == nil {
 		return
 	}
@@ -183,6 +191,13 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	if err := project.Renamed(ctx, s.DB, s.Project.Root, s.Scripts, conns); err != nil {
 		_, renamed := errors.AsType[*project.RenameError](err)
 		f.unread = !renamed
+		return errors.Join(err, project.CloseConnections(conns))
+	}
+	if err := project.TakenAway(ctx, s.DB, s.Runtime, s.Only, s.conns, conns); err != nil {
+		f.unread = true
+		if _, taken := errors.AsType[*project.TakenError](err); taken {
+			f.unread, f.over = false, f.inForce(ctx)
+		}
 		return errors.Join(err, project.CloseConnections(conns))
 	}
 	if err := s.Host.Reconfigure(conns, cfg.Retention, cfg.BudgetRules(), cfg.Policy.Breaker); err != nil {
@@ -245,6 +260,15 @@ func (s *Session) gone(cfg *config.Config, now fingerprint) error {
 		return fmt.Errorf("another file was found than %s; to use it, restart", s.loaded.File)
 	}
 	return nil
+}
+
+// TakenBy returns an error if another session lacks a tool that a version calls which runs on in it, since its script is
+// gone or broken.
+func (s *Session) TakenBy(ctx context.Context, other *Session) error {
+	of := slices.DeleteFunc(append([]keep.WorkflowName{}, s.Only...), func(w keep.WorkflowName) bool {
+		return slices.ContainsFunc(other.Scripts, func(sc project.Script) bool { return sc.Name == w && !sc.Broken })
+	})
+	return project.TakenAway(ctx, s.DB, other.Runtime, of, s.conns, other.conns)
 }
 
 // needRestart names what differs and is fixed when a host starts.

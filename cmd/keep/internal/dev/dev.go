@@ -183,6 +183,9 @@ func (d *developer) restart(ctx context.Context, p *project.Project) error {
 		if err := s.CheckNames(ctx, d.env(), d.session.DB); err != nil {
 			return errors.Join(d.show(nil, err), s.Close())
 		}
+		if err := d.session.TakenBy(ctx, s); err != nil {
+			return errors.Join(d.show(nil, exit.Misusef("%w", err)), s.Close())
+		}
 	}
 	if d.session != nil { // what is broken now runs in the version before
 		s.Only = slices.Compact(slices.Sorted(slices.Values(slices.Concat(s.Only, d.session.Only))))
