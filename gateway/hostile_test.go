@@ -364,6 +364,9 @@ func TestForgedAnswers(t *testing.T) {
 		"no UTF-8, an event": {"text/event-stream", `data: {"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"` + "a\xff\xfe" + `"}]}}` + "\n\n", `"text":"a` + "\ufffd" + `"`},
 		"a text as content":  {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":"created"}}`, `[{"text":"created","type":"text"}]`},
 		"forged":             {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[],` + forged + `}}`, `"own":1`},
+		"no JSON as raw":     {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}],"keep/raw":"FAKE is no JSON"}}`, `"text":"done"`},
+		"another raw":        {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"done"}],"\u006beep/raw":"{\"content\":[\"FAKE\"]}"}}`, `"text":"done"`},
+		"nothing but raw":    {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"keep/raw":"{\"isError\":true,\"content\":[\"FAKE\"]}"}}`, `{`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -387,6 +390,10 @@ func TestForgedAnswers(t *testing.T) {
 				if !utf8.ValidString(r.raw) || strings.Contains(r.raw, "FAKE") || !strings.Contains(r.raw, c.want) {
 					t.Errorf("%s: %q", call, r.raw)
 				}
+			}
+			ref, _ := made.Result.Meta["keep/ref"].(string)
+			if told := must(d.ask(8, "tools/call", fmt.Sprintf(`{"name":"keep_outcome","arguments":{"ref":%q}}`, ref))); !strings.Contains(told.text(), `"applied"`) || strings.Contains(told.text(), "FAKE") {
+				t.Errorf("keep_outcome: %s", told.raw)
 			}
 			if made.state() != "applied" || made.Result.Meta["keep/replayed"] != nil || again.Result.Meta["keep/replayed"] != true || look.Result.Meta["keep/state"] != nil {
 				t.Errorf("%s\n%s\n%s", made.raw, again.raw, look.raw)

@@ -341,12 +341,8 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 		status = statusOf(a.err)
 	}
 	s.tell(func() (int64, error) {
-		frame, err := mcp.Frame(a.reply(m.ID))
-		if err != nil {
-			h.refuse(w, r, http.StatusInternalServerError, "the answer cannot be written")
-			return 0, err
-		}
-		return 0, k.answer(frame, status)
+		frame, wrong := frameOf(a.reply(m.ID))
+		return 0, errors.Join(wrong, k.answer(frame, status))
 	}, conn, a)
 }
 

@@ -254,7 +254,7 @@ func (g *Gateway) relay(ctx context.Context, s *mcp.Server, method string, param
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("%s of the MCP server %s: %v", method, s.Name(), err)}}
 	}
-	return answer{result: own(ans.Result), err: ans.Error}
+	return answer{result: ans.Result, err: ans.Error}
 }
 
 // lists of servers that are put together, and where they are in the answer.

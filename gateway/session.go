@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -182,10 +183,11 @@ func (s *session) takeTogether(ctx context.Context, frame []byte, before map[str
 	s.work(func() {
 		frame, answers, err := b.wait()
 		s.tell(func() (int64, error) {
-			if err != nil || frame == nil {
-				return 0, err
+			if frame == nil {
+				return 0, nil
 			}
-			return s.out(frame)
+			at, wrong := s.out(frame)
+			return at, errors.Join(wrong, err)
 		}, 0, answers...)
 	})
 }
@@ -226,11 +228,9 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m)
 		leave() // who has the answer may use the id again
 		s.tell(func() (int64, error) {
-			frame, err := mcp.Frame(a.reply(m.ID))
-			if err != nil {
-				return 0, err
-			}
-			return s.out(frame)
+			frame, wrong := frameOf(a.reply(m.ID))
+			at, err := s.out(frame)
+			return at, errors.Join(wrong, err)
 		}, 0, a)
 	})
 }

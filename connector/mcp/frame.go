@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"unicode/utf8"
 )
 
 // A Message is a frame of the protocol: a request, a notification, or a response. Members that
@@ -173,17 +172,6 @@ func (s *idScanner) id() json.RawMessage {
 		return nil
 	}
 	return s.found
-}
-
-// message reads a frame of a server. Bytes that are no UTF-8 become U+FFFD: the answer is known, and only a text in it is not,
-// so that neither the record of a call nor its client gets what is no JSON.
-func (c ServerConfig) message(text []byte) (m Message, err error) {
-	if !utf8.Valid(text) {
-		c.Logger.Warn("an MCP server wrote what is no UTF-8; it is replaced by U+FFFD", "server", c.Name, "bytes", len(text))
-		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
-	}
-	err = json.Unmarshal(text, &m)
-	return m, err
 }
 
 // Frame returns m as one line, without its end. What passes through is not escaped anew.

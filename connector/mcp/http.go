@@ -21,13 +21,11 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/internal/redact"
 )
 
 // An httpLink is a session with a server by streamable HTTP.
 type httpLink struct {
 	cfg    ServerConfig
-	hide   *redact.Hider
 	client *http.Client
 	single *http.Client // has a connection for each request, of which none was used before
 	n      atomic.Int64
@@ -41,13 +39,13 @@ type httpLink struct {
 	gone    bool
 }
 
-func newHTTP(cfg ServerConfig, hide *redact.Hider) *httpLink {
+func newHTTP(cfg ServerConfig) *httpLink {
 	client := func(alone bool) *http.Client {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.DisableCompression, t.DisableKeepAlives = true, alone
 		return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
-	h := &httpLink{cfg: cfg, hide: hide, client: client(false), single: client(true)}
+	h := &httpLink{cfg: cfg, client: client(false), single: client(true)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
@@ -261,7 +259,7 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	if c, err = h.cfg.Accounts.Credential(ctx, h.cfg.Account); err != nil {
 		return nil, c, err
 	}
-	h.hide.Remember(append(c.Secrets, c.Value)...)
+	h.cfg.hide.Remember(append(c.Secrets, c.Value)...)
 	req.Header.Set("Authorization", "Bearer "+c.Value)
 	if resp, err = client.Do(req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
 		h.cfg.Accounts.Accepted(context.WithoutCancel(ctx), h.cfg.Account)

@@ -68,7 +68,7 @@ type ServerConfig struct {
 	// Sender says whose credentials it is given; see connector.Connection. Nil: nobody's, or it is not known.
 	Sender connector.Sender
 
-	// Secrets are values that must never show in messages, logs and what is kept of results.
+	// Secrets are values that must never show: they are hidden in all that the server says (see message), and in errors.
 	Secrets []string
 
 	// Pack is the file of what is known of its tools, for the records of calls. Nil: there is none.
@@ -84,6 +84,8 @@ type ServerConfig struct {
 	Asked func(context.Context, Message) Message
 
 	Logger *slog.Logger // nil: slog.Default()
+
+	hide *redact.Hider // has Secrets, and the credentials of requests
 }
 
 // An UnsentError says that a request never left.
@@ -124,8 +126,7 @@ type slot struct {
 // HTTP there is one for each version and set of capabilities: with a handshake, they are declared
 // once.
 type Server struct {
-	cfg  ServerConfig
-	hide *redact.Hider
+	cfg ServerConfig
 
 	mu       sync.Mutex // protects all below
 	slots    map[string]*slot
@@ -152,11 +153,12 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	s := &Server{cfg: cfg, hide: new(redact.Hider), slots: make(map[string]*slot), rewatch: make(chan struct{})}
-	s.hide.Add(cfg.Secrets...)
+	cfg.hide = new(redact.Hider)
+	s := &Server{cfg: cfg, slots: make(map[string]*slot), rewatch: make(chan struct{})}
+	cfg.hide.Add(cfg.Secrets...)
 	for name, value := range cfg.Headers {
 		if _, word, ok := strings.Cut(value, " "); ok && strings.EqualFold(name, "Authorization") {
-			s.hide.Add(value, word)
+			cfg.hide.Add(value, word)
 		}
 	}
 	return s
@@ -219,9 +221,6 @@ func (s *Server) Call(ctx context.Context, method string, params json.RawMessage
 	m, err := s.call(ctx, method, params)
 	if method == "tools/call" {
 		m.Result = listed(m.Result)
-	}
-	if e := m.Error; e != nil {
-		m.Error = &RPCError{e.Code, s.hide.Text(e.Message), s.hide.JSON(e.Data)}
 	}
 	return m, s.hidden(err)
 }
@@ -322,9 +321,9 @@ func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
 // open makes a link.
 func (s *Server) open() (link, error) {
 	if s.cfg.URL != "" {
-		return newHTTP(s.cfg, s.hide), nil
+		return newHTTP(s.cfg), nil
 	}
-	return startProcess(s.cfg, s.hide)
+	return startProcess(s.cfg)
 }
 
 // discoverTime is how long a server has to say whether it knows a version without a handshake.

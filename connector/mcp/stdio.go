@@ -12,16 +12,14 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/internal/childenv"
-	"github.com/keep-run/keep/internal/redact"
 )
 
 // A process is a server that is a child of this one. It ends with its stdin, which the kernel
 // closes however this process ends.
 type process struct {
-	cfg  ServerConfig
-	hide *redact.Hider
-	cmd  *exec.Cmd
-	in   io.WriteCloser
+	cfg ServerConfig
+	cmd *exec.Cmd
+	in  io.WriteCloser
 
 	loops   sync.WaitGroup // end with the process
 	writing sync.Mutex     // one frame at a time
@@ -34,7 +32,7 @@ type process struct {
 }
 
 // startProcess starts a server.
-func startProcess(cfg ServerConfig, hide *redact.Hider) (*process, error) {
+func startProcess(cfg ServerConfig) (*process, error) {
 	cmd := exec.Command(cfg.Command, cfg.Args...)
 	cmd.Dir = cfg.Dir
 	cmd.Env = childenv.Of(cfg.Env)
@@ -53,7 +51,7 @@ func startProcess(cfg ServerConfig, hide *redact.Hider) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cfg: cfg, hide: hide, cmd: cmd, in: in, waiting: make(map[int64]chan Message), over: make(chan struct{})}
+	p := &process{cfg: cfg, cmd: cmd, in: in, waiting: make(map[int64]chan Message), over: make(chan struct{})}
 	logged := make(chan struct{})
 	p.loops.Go(func() {
 		defer close(logged)
@@ -75,7 +73,7 @@ func (p *process) log(r io.Reader) {
 		if err != nil {
 			return
 		}
-		p.cfg.Logger.Debug("an MCP server says", "server", p.cfg.Name, "text", p.hide.Text(string(line)), "cut", more)
+		p.cfg.Logger.Debug("an MCP server says", "server", p.cfg.Name, "text", p.cfg.hide.Text(string(line)), "cut", more)
 		for more && err == nil {
 			_, more, err = lines.ReadLine()
 		}
