@@ -439,7 +439,7 @@ func (s *session) other(ctx context.Context, x *exchange, m mcp.Message) answer 
 	return s.g.pass(ctx, x, m)
 }
 
-// setLevel answers logging/setLevel: all servers that have a log are told.
+// setLevel answers logging/setLevel: all servers of the agent that have a log are told.
 func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 	var p struct {
 		Level string `json:"level"`
@@ -451,13 +451,14 @@ func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 	s.logLevel = p.Level
 	s.mu.Unlock()
 	a := answer{err: &mcp.RPCError{Code: methodNotFound, Message: "no server has logging"}}
-	for i, info := range s.g.infos(ctx) {
+	servers := s.g.serversOf(s.agent)
+	for i, info := range s.g.infos(ctx, servers) {
 		switch {
 		case !can(info, "logging"):
 		case info.Version == mcp.Modern: // it is told with each request
 			a = answer{result: json.RawMessage("{}")}
 		default:
-			if one := s.g.relay(ctx, s.g.servers[i], m.Method, m.Params); a.err != nil {
+			if one := s.g.relay(ctx, servers[i], m.Method, m.Params); a.err != nil {
 				a = one
 			}
 		}

@@ -135,6 +135,8 @@ var keysBreaks = []Break{
 		`b.replies = append(b.replies, &batchReply{message: refusal(m.ID, code, why)})`, `_ = m`, "./gateway -run TestFrontRefused"},
 	{"server-says-what-became-of-a-call", "doubt-is-not-failure", "connector/mcp/inbound.go",
 		`case strings.HasPrefix(name, keepNames):`, `case false && strings.HasPrefix(name, keepNames):`, "./gateway -run TestForgedAnswers"},
+	{"agent-reaches-every-server", "permitted", "gateway/grant.go",
+		`return !limited || slices.ContainsFunc(patterns, func(p string) bool { return ofServer(p, server) })`, `return true || limited && patterns == nil`, "./gateway -run TestServerThatIsNotTheAgents"},
 	{"server-says-a-secret-again", "no-ambient-power", "connector/mcp/inbound.go",
 		`withoutKeep(c.hide.JSON(m.Result))`, `withoutKeep(m.Result)`, "./gateway -run TestSecretsSaidAgain"},
 	{"hidden-row-is-not-found", "once", "connector/mcp/tool.go",
