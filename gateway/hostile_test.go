@@ -401,3 +401,31 @@ func TestForgedAnswers(t *testing.T) {
 		})
 	}
 }
+
+// The lists of all servers together are as large as one message: that of a server which does not fit is left out.
+func TestListsTogetherAreBounded(t *testing.T) {
+	t.Parallel()
+	large := func(name string) mcp.ServerConfig {
+		url, _ := serveHostile(t, func(w http.ResponseWriter, method string, id json.RawMessage) bool {
+			if method == "initialize" {
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{}}}}`, id)
+				return true
+			}
+			entry := fmt.Sprintf(`[{"name":"x","inputSchema":{"type":"object"},"description":%q}]`, strings.Repeat("x", 60<<10))
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{%q:%s}}`, id, strings.TrimSuffix(method, "/list"), entry)
+			return true
+		})
+		return mcp.ServerConfig{Name: name, URL: url}
+	}
+	var log lockedBuffer
+	d := open(t, setup{Dir: t.TempDir(), Agent: "a", URL: "http://127.0.0.1:1"}, func(cfg *gateway.Config) {
+		cfg.Servers = []mcp.ServerConfig{large("one"), large("two")}
+		cfg.MessageLimit, cfg.Logger = 100<<10, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for i, method := range []string{"tools/list", "prompts/list"} {
+		r := must(d.ask(10+i, method, `{}`))
+		if len(r.raw) > 100<<10 || !strings.Contains(r.raw, "one__x") || strings.Contains(r.raw, "two__x") || !strings.Contains(log.String(), "server=two method="+method) {
+			t.Errorf("%s: %d bytes, %.300s", method, len(r.raw), log.String())
+		}
+	}
+}

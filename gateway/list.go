@@ -95,17 +95,18 @@ func (g *Gateway) listTools(ctx context.Context, agent string) answer {
 	servers := g.serversOf(agent)
 	lists := make([][]toolEntry, len(servers))
 	each(servers, func(i int, s *mcp.Server) { lists[i] = g.offered(ctx, s) })
-	all := []json.RawMessage{json.RawMessage(outcomeEntry)}
+	entries := make([][]json.RawMessage, len(servers))
 	for i, s := range servers {
 		for _, t := range lists[i] {
 			if t.state == pin.Changed && t.was != nil { // agents see what was agreed to
 				t.raw, t.state = t.was, pin.Pinned
 			}
 			if !t.state.Stopped() && g.may(agent, keep.ToolName(s.Name()+"."+t.name)) {
-				all = append(all, shown(t.raw, s.Name()+between+t.name))
+				entries[i] = append(entries[i], shown(t.raw, s.Name()+between+t.name))
 			}
 		}
 	}
+	all := append([]json.RawMessage{json.RawMessage(outcomeEntry)}, g.together("tools/list", servers, entries)...)
 	result, err := json.Marshal(map[string]any{"tools": all})
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
@@ -352,15 +353,29 @@ func (g *Gateway) join(ctx context.Context, agent, method, member string) answer
 			g.log.Warn("a list of an MCP server is not known", "server", s.Name(), "method", method, "err", err)
 		}
 	})
-	all := []json.RawMessage{}
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	result, err := json.Marshal(map[string]any{member: all})
+	result, err := json.Marshal(map[string]any{member: g.together(method, servers, lists)})
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
 	}
 	return answer{result: result}
+}
+
+// together returns the lists of servers as one that a message can have: the list of a server that does not fit into it beside
+// those of the servers before is left out.
+func (g *Gateway) together(method string, servers []*mcp.Server, lists [][]json.RawMessage) []json.RawMessage {
+	all, left := []json.RawMessage{}, g.cfg.MessageLimit
+	for i, list := range lists {
+		size := 0
+		for _, entry := range list {
+			size += len(entry) + len(",")
+		}
+		if size > left {
+			g.log.Warn("a list of an MCP server is left out: with those of others it is larger than message_limit", "server", servers[i].Name(), "method", method, "bytes", size)
+			continue
+		}
+		all, left = append(all, list...), left-size
+	}
+	return all
 }
 
 // first answers with what the first server of an agent says that knows the thing.

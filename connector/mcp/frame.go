@@ -33,10 +33,15 @@ func (e *RPCError) Error() string { return e.Message }
 type TooLargeError struct {
 	ID    json.RawMessage // of the frame; nil: it has none, or it was not found
 	Limit int
+
+	list bool // it is a list, in pages that are too large in all
 }
 
 // Error names the limit.
 func (e *TooLargeError) Error() string {
+	if e.list {
+		return "the list is larger than " + bytesText(e.Limit)
+	}
 	return "a message is larger than " + bytesText(e.Limit)
 }
 
@@ -73,7 +78,7 @@ func (r *Reader) Next() ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case ids != nil:
-			return nil, &TooLargeError{ids.id(), r.limit}
+			return nil, &TooLargeError{ID: ids.id(), Limit: r.limit}
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			return line, nil

@@ -30,6 +30,7 @@ type httpLink struct {
 	single *http.Client // has a connection for each request, of which none was used before
 	n      atomic.Int64
 	loops  sync.WaitGroup // end with the link
+	asking chan struct{}  // a token for each answer to a request of the server that is sent
 	ctx    context.Context
 	stop   context.CancelFunc
 
@@ -45,7 +46,7 @@ func newHTTP(cfg ServerConfig) *httpLink {
 		t.DisableCompression, t.DisableKeepAlives = true, alone
 		return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
-	h := &httpLink{cfg: cfg, client: client(false), single: client(true)}
+	h := &httpLink{cfg: cfg, client: client(false), single: client(true), asking: make(chan struct{}, maxAnswering)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
@@ -301,7 +302,7 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 		return Message{}, fmt.Errorf("read the answer: %w", err)
 	}
 	if len(text) > h.cfg.MessageLimit {
-		return Message{}, &TooLargeError{id, h.cfg.MessageLimit}
+		return Message{}, &TooLargeError{ID: id, Limit: h.cfg.MessageLimit}
 	}
 	m, err := h.cfg.message(text)
 	if err != nil {
@@ -317,6 +318,7 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessage) (Message, error) {
 	c := clientOf(ctx)
 	events := newEvents(body, h.cfg)
+	asking := make(chan struct{}, maxAsking)
 	for {
 		m, err := events.next()
 		switch {
@@ -328,7 +330,17 @@ func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessag
 		case m.Method == "" && bytes.Equal(m.ID, id):
 			return m, nil
 		case m.Method != "" && m.ID != nil:
-			h.loops.Go(func() { h.answer(ctx, m, c.Ask) }) // it must not keep the answer from being read
+			select {
+			case asking <- struct{}{}:
+			case <-ctx.Done():
+				return Message{}, context.Cause(ctx)
+			case <-h.ctx.Done():
+				return Message{}, context.Cause(h.ctx)
+			}
+			h.loops.Go(func() { // it must not keep the answer from being read
+				defer func() { <-asking }()
+				h.answer(ctx, m, c.Ask)
+			})
 		case m.Method == "notifications/message" && c.Tell != nil:
 			c.Tell(m)
 		case m.Method != "" && h.cfg.Notified != nil:
@@ -342,8 +354,16 @@ func (h *httpLink) answer(ctx context.Context, m Message, ask func(context.Conte
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()
-	resp, _, err := h.post(ctx, answerTo(ctx, m, ask), nil, new(atomic.Bool))
-	if err == nil {
+	ans := answerTo(ctx, m, ask)
+	select {
+	case h.asking <- struct{}{}:
+		defer func() { <-h.asking }()
+	case <-ctx.Done():
+		return
+	}
+	ctx, late := context.WithTimeout(ctx, answerTime)
+	defer late()
+	if resp, _, err := h.post(ctx, ans, nil, new(atomic.Bool)); err == nil {
 		resp.Body.Close()
 	}
 }

@@ -269,3 +269,68 @@ func TestListRepeatsAName(t *testing.T) {
 		}
 	}
 }
+
+// A server that asks on the stream of a call, and does not take the answers, gets no more of them at once than a few.
+func TestServerThatTakesNoAnswers(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}, 100), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m said
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		switch {
+		case m.Method == "" && m.ID != nil:
+			arrived <- struct{}{}
+			<-release
+			w.WriteHeader(http.StatusAccepted)
+		case m.ID == nil:
+			w.WriteHeader(http.StatusAccepted)
+		case m.Method == "initialize":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}`, m.ID)
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := range cap(arrived) {
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i)
+			}
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", m.ID)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: srv.URL})
+	t.Cleanup(func() { s.Close() })
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`))
+		answered <- err
+	}()
+	for range 16 {
+		<-arrived
+	}
+	select {
+	case <-arrived:
+		t.Error("more answers are sent at once")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+// The pages of a list are as large as one message in all, and a list is not read beyond that.
+func TestListIsBounded(t *testing.T) {
+	t.Parallel()
+	pages := 0
+	s := mcp.NewServer(mcp.ServerConfig{Name: "desk", MessageLimit: 100 << 10, URL: serve(t, func(w http.ResponseWriter, r said) bool {
+		if r.Method == "resources/list" {
+			pages++
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resources":[{"description":%q}],"nextCursor":"more"}}`, r.ID, strings.Repeat("x", 30<<10))
+		}
+		return r.Method == "resources/list"
+	})})
+	defer s.Close()
+	err := s.List(t.Context(), "resources/list", "resources", func(json.RawMessage) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "the list is larger than 100 KiB") || pages != 4 {
+		t.Errorf("%d pages, %v", pages, err)
+	}
+}

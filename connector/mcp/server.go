@@ -38,6 +38,9 @@ const (
 
 	startTimeout = 30 * time.Second
 	maxPages     = 100
+	maxAsking    = 64               // requests of a server that are answered at once: of a process, or on one stream; the next ones are not read
+	maxAnswering = 16               // of these, what is sent to a server by HTTP at once
+	answerTime   = 10 * time.Second // in which a server has to take an answer to its request
 )
 
 // Latest is the version of the protocol that servers are asked for; they may answer with an
@@ -456,10 +459,10 @@ func (s *Server) SomeTools(ctx context.Context, wanted func(tool string) bool) (
 	return tools, left, err
 }
 
-// List calls f with each entry of a list that the server gives in pages.
+// List calls f with each entry of a list that the server gives in pages, which are as large as one message in all.
 func (s *Server) List(ctx context.Context, method, member string, f func(json.RawMessage) error) (err error) {
 	defer func() { err = s.hidden(err) }()
-	params := json.RawMessage(`{}`)
+	params, left := json.RawMessage(`{}`), s.cfg.MessageLimit
 	for range maxPages {
 		ans, err := s.Call(ctx, method, params)
 		if err != nil {
@@ -467,6 +470,9 @@ func (s *Server) List(ctx context.Context, method, member string, f func(json.Ra
 		}
 		if ans.Error != nil {
 			return fmt.Errorf("%s of %s: %w", method, s.cfg.Name, ans.Error)
+		}
+		if left -= len(ans.Result); left < 0 {
+			return fmt.Errorf("%s of %s: %w", method, s.cfg.Name, &TooLargeError{Limit: s.cfg.MessageLimit, list: true})
 		}
 		var page map[string]json.RawMessage
 		var list []json.RawMessage
