@@ -5,7 +5,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
+
+	"github.com/keep-run/keep"
 )
 
 // A Message is a frame of the protocol: a request, a notification, or a response. Members that
@@ -26,8 +30,27 @@ type RPCError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error says what the other side said.
-func (e *RPCError) Error() string { return e.Message }
+// Error says what the other side said, on one line, in which nothing hides.
+func (e *RPCError) Error() string { return oneLine(e.Message) }
+
+// oneLine returns a text of the other side as an error can have it: who reads it must not take a part of it for what Keep says.
+func oneLine(text string) string {
+	if !strings.ContainsFunc(text, keep.Deceives) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case keep.Deceives(r):
+			fmt.Fprintf(&b, `\u{%04X}`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
 
 // A TooLargeError is returned for a frame over the limit. Its rest was read and discarded.
 type TooLargeError struct {

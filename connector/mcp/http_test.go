@@ -114,6 +114,27 @@ func TestErrorsHideSecrets(t *testing.T) {
 	}
 }
 
+// TestErrorsAreOneLine checks that what a server says in an error cannot be taken for another line, nor move what is on a terminal.
+func TestErrorsAreOneLine(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"initialize", "tools/list"} {
+		for _, status := range []int{http.StatusOK, http.StatusTeapot} {
+			s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: serve(t, func(w http.ResponseWriter, r said) bool {
+				if r.Method == method {
+					w.WriteHeader(status)
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no\nkeep: done\r\u001b[2J\u202e\u2028"}}`, r.ID)
+				}
+				return r.Method == method
+			})})
+			_, err := s.Tools(t.Context())
+			if err == nil || strings.ContainsFunc(err.Error(), keep.Deceives) || !strings.Contains(err.Error(), `no\nkeep: done\u{000D}\u{001B}[2J\u{202E}\u{2028}`) {
+				t.Errorf("%s, %d: %q", method, status, err)
+			}
+			s.Close()
+		}
+	}
+}
+
 // TestLookupAsksByTheHost checks that {token} and {sent_at} of a lookup are the host's, also where a call has params of
 // these names: else the caller decides which rows show its call.
 func TestLookupAsksByTheHost(t *testing.T) {

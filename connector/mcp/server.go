@@ -381,7 +381,7 @@ func (s *Server) initialize(ctx context.Context, c *Client, l link) (Info, error
 		return Info{}, err
 	}
 	if ans.Error != nil {
-		return Info{}, fmt.Errorf("initialize: %s (%d)", ans.Error.Message, ans.Error.Code)
+		return Info{}, fmt.Errorf("initialize: %w (%d)", ans.Error, ans.Error.Code)
 	}
 	var r struct {
 		ProtocolVersion string          `json:"protocolVersion"`
