@@ -41,7 +41,7 @@ func (a answer) reply(id json.RawMessage) mcp.Message {
 }
 
 // frameOf returns the frame of an answer. An error comes with the frame of another answer to the same request, which says
-// that there is none: who asked must not wait for ever.
+// that there is none: who asked must not wait forever.
 func frameOf(m mcp.Message) ([]byte, error) {
 	frame, err := mcp.Frame(m)
 	if err != nil {
