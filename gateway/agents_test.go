@@ -75,7 +75,7 @@ func openHall(t *testing.T, s setup) hall {
 		t.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(h)
-	srv.Config.ConnContext = h.ConnContext
+	srv.Config.ConnContext, srv.Listener = h.ConnContext, h.Listener(srv.Listener)
 	srv.Start()
 	t.Cleanup(func() {
 		srv.Close()

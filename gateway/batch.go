@@ -148,18 +148,19 @@ func memberOf(raw json.RawMessage) (m mcp.Message, wrong string) {
 	return m, ""
 }
 
-// wait returns the answers, and the frame that has them; nil: there is none to give.
+// wait returns the answers, and the frame that has them; nil: there is none to give. An error says that one of them is in it as
+// an error, since it cannot be written: then none of them counts as delivered.
 func (b *batch) wait() (frame []byte, answers []answer, err error) {
 	b.working.Wait()
 	var frames [][]byte
 	for _, r := range b.replies {
-		f, wrong := mcp.Frame(r.message)
+		f, wrong := frameOf(r.message)
 		frames, answers, err = append(frames, f), append(answers, r.answer), errors.Join(err, wrong)
 	}
-	if err != nil || len(frames) == 0 {
-		return nil, answers, err
+	if len(frames) == 0 {
+		return nil, answers, nil
 	}
-	return append(append([]byte("["), bytes.Join(frames, []byte(","))...), ']'), answers, nil
+	return append(append([]byte("["), bytes.Join(frames, []byte(","))...), ']'), answers, err
 }
 
 // nameOf returns the name of the call that a message makes of a tool that changes something; empty: it makes none.
@@ -214,14 +215,10 @@ func (h *HTTPHandler) postBatch(w http.ResponseWriter, r *http.Request, agent st
 	})
 	err := until(k, st, done, cancel)
 	s.tell(func() (int64, error) {
-		switch {
-		case err != nil:
-			h.refuse(w, r, http.StatusInternalServerError, "the answers cannot be written")
-			return 0, err
-		case frame == nil:
+		if frame == nil {
 			w.WriteHeader(http.StatusAccepted)
 			return 0, nil
 		}
-		return 0, k.answer(frame, http.StatusOK)
+		return 0, errors.Join(err, k.answer(frame, http.StatusOK))
 	}, conn, answers...)
 }

@@ -40,6 +40,17 @@ func (a answer) reply(id json.RawMessage) mcp.Message {
 	return m
 }
 
+// frameOf returns the frame of an answer. An error comes with the frame of another answer to the same request, which says
+// that there is none: who asked must not wait forever.
+func frameOf(m mcp.Message) ([]byte, error) {
+	frame, err := mcp.Frame(m)
+	if err != nil {
+		refused := &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("the answer cannot be written: %v. What became of a call is on record: make it again, or ask keep_outcome.", err)}
+		frame, _ = mcp.Frame(mcp.Message{Version: "2.0", ID: m.ID, Error: refused})
+	}
+	return frame, err
+}
+
 // A request is a call of a tool that changes something, as an agent made it.
 type request struct {
 	agent    string
@@ -258,27 +269,7 @@ func failed(text string, meta map[string]any) answer {
 	return answer{result: result}
 }
 
-// metaKeep begins the members of _meta that are Keep's alone: no server may say them.
-const metaKeep = "keep/"
-
-// own returns the result of a server without what is Keep's to say.
-func own(result json.RawMessage) json.RawMessage {
-	var r struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	if json.Unmarshal(result, &r) != nil {
-		return result
-	}
-	for name := range r.Meta {
-		if strings.HasPrefix(name, metaKeep) {
-			return withMeta(result, nil)
-		}
-	}
-	return result
-}
-
-// withMeta returns the result of a server with more in its _meta, and without what is Keep's to say. Everything else stays,
-// in its order.
+// withMeta returns the result of a server with more in its _meta. Everything else stays, in its order.
 func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(result, &all) != nil || all == nil {
@@ -289,9 +280,7 @@ func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
 		var was map[string]json.RawMessage
 		_ = json.Unmarshal(all["_meta"], &was)
 		for k, v := range was {
-			if !strings.HasPrefix(k, metaKeep) {
-				merged[k] = v
-			}
+			merged[k] = v
 		}
 	}
 	for k, v := range meta {
@@ -364,7 +353,10 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 	if m.State.Happened() && m.Result != nil {
 		out["result"] = mcp.Unwrap(m.Result)
 	}
-	text, _ := json.Marshal(out)
+	text, err := json.Marshal(out)
+	if err != nil { // what is on record is damaged
+		return failed(fmt.Sprintf("%s Its result cannot be written: %v", repeat.Sentence(tool, run, m), err), nil)
+	}
 	return answer{result: textResult(string(text))}
 }
 

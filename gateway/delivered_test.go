@@ -3,8 +3,12 @@
 package gateway_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +100,38 @@ func TestDeliveredWhileItIsStored(t *testing.T) {
 	close(stored)
 	if r, _ := d.read(8); r.state() != "applied" {
 		t.Error(r.raw)
+	}
+}
+
+// A request that was sent before the answer to the one before it does not show that the answer was read. Law: once.
+func TestPipelined(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Rules: paired()}
+	h := openHall(t, s)
+	a := newAgent(t, h.url, "ann")
+	a.begin()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimSuffix(strings.TrimPrefix(h.url, "http://"), "/mcp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var both string
+	for _, body := range []string{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + createParams("x") + `}`, `{"jsonrpc":"2.0","id":2,"method":"ping"}`} {
+		both += fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nMcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s",
+			agentTokens["ann"], a.session, len(body), body)
+	}
+	if _, err := io.WriteString(conn, both); err != nil {
+		t.Fatal(err)
+	}
+	for answers, n := bufio.NewReader(conn), 0; n < 2; n++ { // so that both were worked on
+		resp, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+	if r := a.create("x"); r.Result.Meta["keep/replayed"] != true || effects(t, s.Dir, "x") != 1 {
+		t.Errorf("%d effects, %s", effects(t, s.Dir, "x"), r.raw)
 	}
 }
 

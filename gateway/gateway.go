@@ -117,7 +117,8 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	}
 	for _, s := range cfg.Servers {
 		s.MessageLimit, s.Logger = cmp.Or(s.MessageLimit, cfg.MessageLimit), cfg.Logger
-		s.Notified, s.Asked = func(m mcp.Message) { g.notified(s.Name, m) }, g.asked
+		s.Notified = func(m mcp.Message) { g.notified(s.Name, m) }
+		s.Asked = func(ctx context.Context, m mcp.Message) mcp.Message { return g.asked(ctx, s.Name, m) }
 		g.servers = append(g.servers, mcp.NewServer(s))
 		g.listing[s.Name] = make(chan struct{}, 1)
 	}

@@ -2,6 +2,20 @@ package gateway
 
 import "testing"
 
+func TestOfServer(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, server string
+		want            bool
+	}{
+		{"up.create", "up", true}, {"up.list_*", "up", true}, {"up.*", "up", true}, {"*", "up", true}, {"u*", "up", true}, {"*.list", "up", true}, {"up*", "up", true},
+		{"up.create", "upper", false}, {"upper.*", "up", false}, {"up.", "up", false}, {"up", "up", false}, {"", "up", false}, {"upp*", "up", false}, {"down.*", "up", false},
+	} {
+		if got := ofServer(tt.pattern, tt.server); got != tt.want {
+			t.Errorf("%q and %q: %t", tt.pattern, tt.server, got)
+		}
+	}
+}
+
 func TestMatches(t *testing.T) {
 	for _, tt := range []struct {
 		pattern, name string

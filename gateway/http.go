@@ -60,8 +60,8 @@ type HTTPConfig struct {
 	Origins []string
 }
 
-// An HTTPHandler serves agents by streamable HTTP, at Path. Its ConnContext must be that of
-// the http.Server: without it no answer counts as delivered before the rejoin time.
+// An HTTPHandler serves agents by streamable HTTP, at Path. An http.Server that serves it must have its ConnContext, and a
+// listener of Listener: without them no answer counts as delivered before the rejoin time.
 type HTTPHandler struct {
 	g     *Gateway
 	hosts []string
@@ -124,9 +124,12 @@ type connKey struct{}
 
 var lastConn atomic.Int64
 
-// ConnContext gives each connection a number.
-func (h *HTTPHandler) ConnContext(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, connKey{}, lastConn.Add(1))
+// Listener returns a listener that accepts what l does, and notes of each connection whether its client waits for answers.
+func (h *HTTPHandler) Listener(l net.Listener) net.Listener { return wires{l} }
+
+// ConnContext has requests know their connection.
+func (h *HTTPHandler) ConnContext(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
 }
 
 // forwarding are the headers of a request that a proxy passed on.
@@ -136,17 +139,21 @@ var forwarding = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Ho
 const noConn = -1
 
 // connOf returns the number of the connection of a request; noConn: it is not known. A connection of HTTP/2 carries
-// several answers at once, and one of a proxy those of several clients: they show nothing.
+// several answers at once, one of a proxy those of several clients, and a client that did not wait for an answer may not have
+// read any: they show nothing.
 func connOf(r *http.Request) int64 {
 	passedOn := slices.ContainsFunc(forwarding, func(name string) bool { return r.Header[name] != nil })
-	if n, ok := r.Context().Value(connKey{}).(int64); ok && r.ProtoMajor == 1 && !passedOn {
-		return n
+	if w, ok := r.Context().Value(connKey{}).(*wire); ok && r.ProtoMajor == 1 && !passedOn && w.waits() {
+		return w.number
 	}
 	return noConn
 }
 
 // ServeHTTP implements http.Handler.
 func (h *HTTPHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if conn, ok := r.Context().Value(connKey{}).(*wire); ok {
+		conn.take(r)
+	}
 	switch {
 	case r.URL.Path != Path:
 		h.refuse(w, r, http.StatusNotFound, "the gateway is at "+Path)
@@ -347,12 +354,8 @@ func (h *HTTPHandler) answer(w http.ResponseWriter, r *http.Request, s *session,
 		status = statusOf(a.err)
 	}
 	s.tell(func() (int64, error) {
-		frame, err := mcp.Frame(a.reply(m.ID))
-		if err != nil {
-			h.refuse(w, r, http.StatusInternalServerError, "the answer cannot be written")
-			return 0, err
-		}
-		return 0, k.answer(frame, status)
+		frame, wrong := frameOf(a.reply(m.ID))
+		return 0, errors.Join(wrong, k.answer(frame, status))
 	}, conn, a)
 }
 
@@ -447,7 +450,7 @@ func (h *HTTPHandler) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(h.g.log.Handler(), slog.LevelDebug)}
 	served := make(chan error, 1)
 	var serving sync.WaitGroup
-	serving.Go(func() { served <- srv.Serve(l) })
+	serving.Go(func() { served <- srv.Serve(h.Listener(l)) })
 	defer serving.Wait() // it ends with srv
 	select {
 	case err := <-served:

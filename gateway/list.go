@@ -42,7 +42,7 @@ func (s *session) initialize(ctx context.Context, x *exchange, params json.RawMe
 	s.mu.Unlock()
 	x.capabilities = p.Capabilities
 	ctx = mcp.WithClient(ctx, x.client())
-	result, _ := json.Marshal(map[string]any{"protocolVersion": version, "capabilities": s.g.capabilities(ctx),
+	result, _ := json.Marshal(map[string]any{"protocolVersion": version, "capabilities": s.g.capabilities(ctx, s.agent),
 		"serverInfo": s.g.info(), "instructions": instructions})
 	return answer{result: result}
 }
@@ -54,10 +54,10 @@ func (g *Gateway) info() map[string]string {
 	return map[string]string{"name": "keep-gateway", "title": "Keep gateway", "version": g.cfg.Version}
 }
 
-// capabilities are those of all servers together.
-func (g *Gateway) capabilities(ctx context.Context) map[string]any {
+// capabilities are those of all servers of an agent together.
+func (g *Gateway) capabilities(ctx context.Context, agent string) map[string]any {
 	capabilities := map[string]any{"tools": map[string]any{"listChanged": true}}
-	for _, i := range g.infos(ctx) {
+	for _, i := range g.infos(ctx, g.serversOf(agent)) {
 		var c map[string]json.RawMessage
 		_ = json.Unmarshal(i.Capabilities, &c)
 		for _, name := range []string{"resources", "prompts", "completions", "logging"} {
@@ -69,10 +69,10 @@ func (g *Gateway) capabilities(ctx context.Context) map[string]any {
 	return capabilities
 }
 
-// infos returns what the servers say of themselves, of those that can be reached.
-func (g *Gateway) infos(ctx context.Context) []mcp.Info {
-	out := make([]mcp.Info, len(g.servers))
-	g.each(func(i int, s *mcp.Server) {
+// infos returns what servers say of themselves, of those that can be reached.
+func (g *Gateway) infos(ctx context.Context, servers []*mcp.Server) []mcp.Info {
+	out := make([]mcp.Info, len(servers))
+	each(servers, func(i int, s *mcp.Server) {
 		var err error
 		if out[i], err = s.Info(ctx); err != nil {
 			g.log.Warn("an MCP server does not start", "server", s.Name(), "err", err)
@@ -82,8 +82,6 @@ func (g *Gateway) infos(ctx context.Context) []mcp.Info {
 }
 
 // each calls f with every server, at once.
-func (g *Gateway) each(f func(i int, s *mcp.Server)) { each(g.servers, f) }
-
 func each(servers []*mcp.Server, f func(i int, s *mcp.Server)) {
 	var wg sync.WaitGroup
 	for i, s := range servers {
@@ -94,19 +92,21 @@ func each(servers []*mcp.Server, f func(i int, s *mcp.Server)) {
 
 // listTools answers tools/list.
 func (g *Gateway) listTools(ctx context.Context, agent string) answer {
-	lists := make([][]toolEntry, len(g.servers))
-	g.each(func(i int, s *mcp.Server) { lists[i] = g.offered(ctx, s) })
-	all := []json.RawMessage{json.RawMessage(outcomeEntry)}
-	for i, s := range g.servers {
+	servers := g.serversOf(agent)
+	lists := make([][]toolEntry, len(servers))
+	each(servers, func(i int, s *mcp.Server) { lists[i] = g.offered(ctx, s) })
+	entries := make([][]json.RawMessage, len(servers))
+	for i, s := range servers {
 		for _, t := range lists[i] {
 			if t.state == pin.Changed && t.was != nil { // agents see what was agreed to
 				t.raw, t.state = t.was, pin.Pinned
 			}
 			if !t.state.Stopped() && g.may(agent, keep.ToolName(s.Name()+"."+t.name)) {
-				all = append(all, shown(t.raw, s.Name()+between+t.name))
+				entries[i] = append(entries[i], shown(t.raw, s.Name()+between+t.name))
 			}
 		}
 	}
+	all := append([]json.RawMessage{json.RawMessage(outcomeEntry)}, g.together("tools/list", servers, entries)...)
 	result, err := json.Marshal(map[string]any{"tools": all})
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
@@ -254,7 +254,7 @@ func (g *Gateway) relay(ctx context.Context, s *mcp.Server, method string, param
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: fmt.Sprintf("%s of the MCP server %s: %v", method, s.Name(), err)}}
 	}
-	return answer{result: own(ans.Result), err: ans.Error}
+	return answer{result: ans.Result, err: ans.Error}
 }
 
 // lists of servers that are put together, and where they are in the answer.
@@ -265,7 +265,7 @@ var joined = map[string]string{
 // pass answers what is no call of a tool.
 func (g *Gateway) pass(ctx context.Context, x *exchange, m mcp.Message) answer {
 	if member := joined[m.Method]; member != "" {
-		return g.join(ctx, m.Method, member)
+		return g.join(ctx, x.s.agent, m.Method, member)
 	}
 	m.Params = with(m.Params, "", nil)
 	var p struct {
@@ -278,18 +278,21 @@ func (g *Gateway) pass(ctx context.Context, x *exchange, m mcp.Message) answer {
 	switch m.Method {
 	case "prompts/get":
 		prefix, name, _ := strings.Cut(p.Name, between)
-		if s := g.server(prefix); s != nil {
+		if s := g.server(prefix); s != nil && g.opens(x.s.agent, prefix) {
 			return g.relay(x.reading(ctx, name), s, m.Method, with(m.Params, "name", name))
 		}
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown prompt: %.100s", p.Name)}}
 	case "completion/complete":
 		if prefix, name, ok := strings.Cut(p.Ref.Name, between); ok && g.server(prefix) != nil {
+			if !g.opens(x.s.agent, prefix) {
+				return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("Unknown prompt: %.100s", p.Ref.Name)}}
+			}
 			ref, _ := json.Marshal(map[string]string{"type": p.Ref.Type, "name": name})
 			return g.relay(ctx, g.server(prefix), m.Method, with(m.Params, "ref", json.RawMessage(ref)))
 		}
-		return g.first(ctx, m, "completions")
+		return g.first(ctx, x.s.agent, m, "completions")
 	case "resources/read":
-		return g.first(x.reading(ctx, ""), m, "resources")
+		return g.first(x.reading(ctx, ""), x.s.agent, m, "resources")
 	}
 	return answer{err: &mcp.RPCError{Code: methodNotFound, Message: fmt.Sprintf("there is no method %.60s", m.Method)}}
 }
@@ -320,15 +323,16 @@ func can(i mcp.Info, what string) bool {
 	return json.Unmarshal(i.Capabilities, &c) == nil && c[what] != nil
 }
 
-// join answers with the lists of all servers.
-func (g *Gateway) join(ctx context.Context, method, member string) answer {
+// join answers with the lists of all servers of an agent.
+func (g *Gateway) join(ctx context.Context, agent, method, member string) answer {
 	needs := "resources"
 	if member == "prompts" {
 		needs = "prompts"
 	}
-	infos := g.infos(ctx)
-	lists := make([][]json.RawMessage, len(g.servers))
-	g.each(func(i int, s *mcp.Server) {
+	servers := g.serversOf(agent)
+	infos := g.infos(ctx, servers)
+	lists := make([][]json.RawMessage, len(servers))
+	each(servers, func(i int, s *mcp.Server) {
 		if !can(infos[i], needs) {
 			return
 		}
@@ -349,25 +353,40 @@ func (g *Gateway) join(ctx context.Context, method, member string) answer {
 			g.log.Warn("a list of an MCP server is not known", "server", s.Name(), "method", method, "err", err)
 		}
 	})
-	all := []json.RawMessage{}
-	for _, l := range lists {
-		all = append(all, l...)
-	}
-	result, err := json.Marshal(map[string]any{member: all})
+	result, err := json.Marshal(map[string]any{member: g.together(method, servers, lists)})
 	if err != nil {
 		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
 	}
 	return answer{result: result}
 }
 
-// first answers with what the first server says that knows the thing.
-func (g *Gateway) first(ctx context.Context, m mcp.Message, needs string) answer {
+// together returns the lists of servers as one that a message can have: the list of a server that does not fit into it beside
+// those of the servers before is left out.
+func (g *Gateway) together(method string, servers []*mcp.Server, lists [][]json.RawMessage) []json.RawMessage {
+	all, left := []json.RawMessage{}, g.cfg.MessageLimit
+	for i, list := range lists {
+		size := 0
+		for _, entry := range list {
+			size += len(entry) + len(",")
+		}
+		if size > left {
+			g.log.Warn("a list of an MCP server is left out: with those of others it is larger than message_limit", "server", servers[i].Name(), "method", method, "bytes", size)
+			continue
+		}
+		all, left = append(all, list...), left-size
+	}
+	return all
+}
+
+// first answers with what the first server of an agent says that knows the thing.
+func (g *Gateway) first(ctx context.Context, agent string, m mcp.Message, needs string) answer {
 	a := answer{err: &mcp.RPCError{Code: methodNotFound, Message: fmt.Sprintf("no server has %s", needs)}}
-	for i, info := range g.infos(ctx) {
+	servers := g.serversOf(agent)
+	for i, info := range g.infos(ctx, servers) {
 		if !can(info, needs) {
 			continue
 		}
-		if a = g.relay(ctx, g.servers[i], m.Method, m.Params); a.err == nil {
+		if a = g.relay(ctx, servers[i], m.Method, m.Params); a.err == nil {
 			return a
 		}
 	}

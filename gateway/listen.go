@@ -104,7 +104,10 @@ func (s *session) subscribe(ctx context.Context, m mcp.Message) answer {
 	if json.Unmarshal(m.Params, &p) != nil || p.URI == "" {
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: m.Method + " takes {uri}"}}
 	}
-	before := s.g.watched()
+	isWatched := func() bool { // by whoever reaches one of the servers that are asked
+		return slices.ContainsFunc(s.g.serversOf(s.agent), func(server *mcp.Server) bool { return slices.Contains(s.g.watched(server.Name()), p.URI) })
+	}
+	before := isWatched()
 	s.mu.Lock()
 	if m.Method == "resources/unsubscribe" {
 		delete(s.watches, p.URI)
@@ -112,22 +115,26 @@ func (s *session) subscribe(ctx context.Context, m mcp.Message) answer {
 		s.watches[p.URI] = true
 	}
 	s.mu.Unlock()
-	after := s.g.watched()
-	if slices.Contains(before, p.URI) == slices.Contains(after, p.URI) && slices.Contains(after, p.URI) {
+	if before && isWatched() {
 		return answer{result: json.RawMessage("{}")} // another client watches it, too
 	}
-	a := s.g.first(ctx, m, "resources")
+	a := s.g.first(ctx, s.agent, m, "resources")
 	s.g.watch()
 	return a
 }
 
-// watched returns the resources that clients watch.
-func (g *Gateway) watched() []string {
+// sessionsOf returns the sessions of agents that reach a server.
+func (g *Gateway) sessionsOf(server string) []*session {
 	g.mu.Lock()
-	sessions := slices.Collect(maps.Keys(g.sessions))
+	all := slices.Collect(maps.Keys(g.sessions))
 	g.mu.Unlock()
+	return slices.DeleteFunc(all, func(s *session) bool { return !g.opens(s.agent, server) })
+}
+
+// watched returns the resources that clients watch which reach a server.
+func (g *Gateway) watched(server string) []string {
 	all := make(map[string]bool)
-	for _, s := range sessions {
+	for _, s := range g.sessionsOf(server) {
 		s.mu.Lock()
 		maps.Copy(all, s.watches)
 		for l := range s.listens {
@@ -140,9 +147,8 @@ func (g *Gateway) watched() []string {
 
 // watch has servers of 2026-07-28 tell of the resources that clients watch.
 func (g *Gateway) watch() {
-	uris := g.watched()
 	for _, s := range g.servers {
-		s.Watch(uris)
+		s.Watch(g.watched(s.Name()))
 	}
 }
 
@@ -192,9 +198,7 @@ func (g *Gateway) notified(server string, m mcp.Message) {
 	}
 	_, isList := listChanges[m.Method]
 	toAll := isList || m.Method == "notifications/resources/updated"
-	g.mu.Lock()
-	to := slices.Collect(maps.Keys(g.sessions))
-	g.mu.Unlock()
+	to := g.sessionsOf(server)
 	for _, s := range to {
 		if toAll || s.alone && len(to) == 1 { // what is about a request of another agent is for nobody else
 			s.announce(m)
@@ -203,10 +207,8 @@ func (g *Gateway) notified(server string, m mcp.Message) {
 }
 
 // asked passes a request of a server that is a process on, if there is only one client.
-func (g *Gateway) asked(ctx context.Context, m mcp.Message) mcp.Message {
-	g.mu.Lock()
-	all := slices.Collect(maps.Keys(g.sessions))
-	g.mu.Unlock()
+func (g *Gateway) asked(ctx context.Context, server string, m mcp.Message) mcp.Message {
+	all := g.sessionsOf(server)
 	if len(all) != 1 || !all[0].alone {
 		return mcp.Refused(m)
 	}

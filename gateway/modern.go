@@ -91,7 +91,7 @@ func unsupported(version string) answer {
 
 // discover answers server/discover.
 func (s *session) discover(ctx context.Context) answer {
-	result, _ := json.Marshal(map[string]any{"supportedVersions": speaks(), "capabilities": s.g.capabilities(ctx),
+	result, _ := json.Marshal(map[string]any{"supportedVersions": speaks(), "capabilities": s.g.capabilities(ctx, s.agent),
 		"instructions": instructions, "_meta": map[string]any{metaServer: s.g.info()}})
 	return answer{result: result}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -182,10 +183,11 @@ func (s *session) takeTogether(ctx context.Context, frame []byte, before map[str
 	s.work(func() {
 		frame, answers, err := b.wait()
 		s.tell(func() (int64, error) {
-			if err != nil || frame == nil {
-				return 0, err
+			if frame == nil {
+				return 0, nil
 			}
-			return s.out(frame)
+			at, wrong := s.out(frame)
+			return at, errors.Join(wrong, err)
 		}, 0, answers...)
 	})
 }
@@ -226,11 +228,9 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 		a := s.answer(ctx, s.exchangeOf(m.Params, isModern(m.Params), s.write), m)
 		leave() // who has the answer may use the id again
 		s.tell(func() (int64, error) {
-			frame, err := mcp.Frame(a.reply(m.ID))
-			if err != nil {
-				return 0, err
-			}
-			return s.out(frame)
+			frame, wrong := frameOf(a.reply(m.ID))
+			at, err := s.out(frame)
+			return at, errors.Join(wrong, err)
 		}, 0, a)
 	})
 }
@@ -439,7 +439,7 @@ func (s *session) other(ctx context.Context, x *exchange, m mcp.Message) answer 
 	return s.g.pass(ctx, x, m)
 }
 
-// setLevel answers logging/setLevel: all servers that have a log are told.
+// setLevel answers logging/setLevel: all servers of the agent that have a log are told.
 func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 	var p struct {
 		Level string `json:"level"`
@@ -451,13 +451,14 @@ func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 	s.logLevel = p.Level
 	s.mu.Unlock()
 	a := answer{err: &mcp.RPCError{Code: methodNotFound, Message: "no server has logging"}}
-	for i, info := range s.g.infos(ctx) {
+	servers := s.g.serversOf(s.agent)
+	for i, info := range s.g.infos(ctx, servers) {
 		switch {
 		case !can(info, "logging"):
 		case info.Version == mcp.Modern: // it is told with each request
 			a = answer{result: json.RawMessage("{}")}
 		default:
-			if one := s.g.relay(ctx, s.g.servers[i], m.Method, m.Params); a.err != nil {
+			if one := s.g.relay(ctx, servers[i], m.Method, m.Params); a.err != nil {
 				a = one
 			}
 		}

@@ -28,7 +28,7 @@ func (e *events) next() (Message, error) {
 		}
 		if rest, ok := strings.CutPrefix(line, "data:"); ok {
 			if e.data = append(e.data, strings.TrimPrefix(rest, " ")...); len(e.data) > e.limit {
-				return Message{}, &TooLargeError{nil, e.limit}
+				return Message{}, &TooLargeError{Limit: e.limit}
 			}
 			continue
 		}
@@ -49,7 +49,7 @@ func readLine(r *bufio.Reader, limit int) (string, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		if line = append(line, part...); len(line) > limit+16 {
-			return "", &TooLargeError{nil, limit}
+			return "", &TooLargeError{Limit: limit}
 		}
 		if err == nil {
 			return strings.TrimRight(string(line), "\r\n"), nil

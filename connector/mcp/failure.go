@@ -145,7 +145,7 @@ func (s *Server) hidden(err error) error {
 	if err == nil {
 		return nil
 	}
-	if text := s.hide.Text(err.Error()); text != err.Error() {
+	if text := s.cfg.hide.Text(err.Error()); text != err.Error() {
 		return &hiddenError{text, err}
 	}
 	return err
@@ -155,7 +155,7 @@ func (s *Server) hidden(err error) error {
 func (s *Server) failure(tool string, ans Message, err error) *keep.Failure {
 	f := Classify(tool, ans, err)
 	if f != nil {
-		f.Message = s.hide.Text(f.Message)
+		f.Message = s.cfg.hide.Text(f.Message)
 	}
 	return f
 }

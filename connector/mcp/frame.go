@@ -5,8 +5,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
-	"unicode/utf8"
+	"strings"
+
+	"github.com/keep-run/keep"
 )
 
 // A Message is a frame of the protocol: a request, a notification, or a response. Members that
@@ -27,17 +30,41 @@ type RPCError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error says what the other side said.
-func (e *RPCError) Error() string { return e.Message }
+// Error says what the other side said, on one line, in which nothing hides.
+func (e *RPCError) Error() string { return oneLine(e.Message) }
+
+// oneLine returns a text of the other side as an error can have it: who reads it must not take a part of it for what Keep says.
+func oneLine(text string) string {
+	if !strings.ContainsFunc(text, keep.Deceives) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case keep.Deceives(r):
+			fmt.Fprintf(&b, `\u{%04X}`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
 
 // A TooLargeError is returned for a frame over the limit. Its rest was read and discarded.
 type TooLargeError struct {
 	ID    json.RawMessage // of the frame; nil: it has none, or it was not found
 	Limit int
+
+	list bool // it is a list, in pages that are too large in all
 }
 
 // Error names the limit.
 func (e *TooLargeError) Error() string {
+	if e.list {
+		return "the list is larger than " + bytesText(e.Limit)
+	}
 	return "a message is larger than " + bytesText(e.Limit)
 }
 
@@ -74,7 +101,7 @@ func (r *Reader) Next() ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case ids != nil:
-			return nil, &TooLargeError{ids.id(), r.limit}
+			return nil, &TooLargeError{ID: ids.id(), Limit: r.limit}
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			return line, nil
@@ -173,17 +200,6 @@ func (s *idScanner) id() json.RawMessage {
 		return nil
 	}
 	return s.found
-}
-
-// message reads a frame of a server. Bytes that are no UTF-8 become U+FFFD: the answer is known, and only a text in it is not,
-// so that neither the record of a call nor its client gets what is no JSON.
-func (c ServerConfig) message(text []byte) (m Message, err error) {
-	if !utf8.Valid(text) {
-		c.Logger.Warn("an MCP server wrote what is no UTF-8; it is replaced by U+FFFD", "server", c.Name, "bytes", len(text))
-		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
-	}
-	err = json.Unmarshal(text, &m)
-	return m, err
 }
 
 // Frame returns m as one line, without its end. What passes through is not escaped anew.

@@ -21,17 +21,16 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/internal/redact"
 )
 
 // An httpLink is a session with a server by streamable HTTP.
 type httpLink struct {
 	cfg    ServerConfig
-	hide   *redact.Hider
 	client *http.Client
 	single *http.Client // has a connection for each request, of which none was used before
 	n      atomic.Int64
 	loops  sync.WaitGroup // end with the link
+	asking chan struct{}  // a token for each answer to a request of the server that is sent
 	ctx    context.Context
 	stop   context.CancelFunc
 
@@ -41,13 +40,13 @@ type httpLink struct {
 	gone    bool
 }
 
-func newHTTP(cfg ServerConfig, hide *redact.Hider) *httpLink {
+func newHTTP(cfg ServerConfig) *httpLink {
 	client := func(alone bool) *http.Client {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.DisableCompression, t.DisableKeepAlives = true, alone
 		return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
-	h := &httpLink{cfg: cfg, hide: hide, client: client(false), single: client(true)}
+	h := &httpLink{cfg: cfg, client: client(false), single: client(true), asking: make(chan struct{}, maxAnswering)}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h
 }
@@ -176,7 +175,7 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 	e := h.refused(ctx, resp, credential)
 	e.unread = unread
 	if m.Error != nil {
-		e.said = shorten(m.Error.Message, 2000)
+		e.said = oneLine(shorten(m.Error.Message, 2000))
 	}
 	return Message{}, e
 }
@@ -261,7 +260,7 @@ func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Crede
 	if c, err = h.cfg.Accounts.Credential(ctx, h.cfg.Account); err != nil {
 		return nil, c, err
 	}
-	h.hide.Remember(append(c.Secrets, c.Value)...)
+	h.cfg.hide.Remember(append(c.Secrets, c.Value)...)
 	req.Header.Set("Authorization", "Bearer "+c.Value)
 	if resp, err = client.Do(req); err == nil && resp.StatusCode < http.StatusMultipleChoices {
 		h.cfg.Accounts.Accepted(context.WithoutCancel(ctx), h.cfg.Account)
@@ -303,7 +302,7 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 		return Message{}, fmt.Errorf("read the answer: %w", err)
 	}
 	if len(text) > h.cfg.MessageLimit {
-		return Message{}, &TooLargeError{id, h.cfg.MessageLimit}
+		return Message{}, &TooLargeError{ID: id, Limit: h.cfg.MessageLimit}
 	}
 	m, err := h.cfg.message(text)
 	if err != nil {
@@ -319,6 +318,7 @@ func (h *httpLink) whole(body io.Reader, id json.RawMessage) (Message, error) {
 func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessage) (Message, error) {
 	c := clientOf(ctx)
 	events := newEvents(body, h.cfg)
+	asking := make(chan struct{}, maxAsking)
 	for {
 		m, err := events.next()
 		switch {
@@ -330,7 +330,17 @@ func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessag
 		case m.Method == "" && bytes.Equal(m.ID, id):
 			return m, nil
 		case m.Method != "" && m.ID != nil:
-			h.loops.Go(func() { h.answer(ctx, m, c.Ask) }) // it must not keep the answer from being read
+			select {
+			case asking <- struct{}{}:
+			case <-ctx.Done():
+				return Message{}, context.Cause(ctx)
+			case <-h.ctx.Done():
+				return Message{}, context.Cause(h.ctx)
+			}
+			h.loops.Go(func() { // it must not keep the answer from being read
+				defer func() { <-asking }()
+				h.answer(ctx, m, c.Ask)
+			})
 		case m.Method == "notifications/message" && c.Tell != nil:
 			c.Tell(m)
 		case m.Method != "" && h.cfg.Notified != nil:
@@ -344,8 +354,16 @@ func (h *httpLink) answer(ctx context.Context, m Message, ask func(context.Conte
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.ctx, cancel)()
-	resp, _, err := h.post(ctx, answerTo(ctx, m, ask), nil, new(atomic.Bool))
-	if err == nil {
+	ans := answerTo(ctx, m, ask)
+	select {
+	case h.asking <- struct{}{}:
+		defer func() { <-h.asking }()
+	case <-ctx.Done():
+		return
+	}
+	ctx, late := context.WithTimeout(ctx, answerTime)
+	defer late()
+	if resp, _, err := h.post(ctx, ans, nil, new(atomic.Bool)); err == nil {
 		resp.Body.Close()
 	}
 }

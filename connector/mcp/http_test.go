@@ -114,6 +114,27 @@ func TestErrorsHideSecrets(t *testing.T) {
 	}
 }
 
+// TestErrorsAreOneLine checks that what a server says in an error cannot be taken for another line, nor move what is on a terminal.
+func TestErrorsAreOneLine(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"initialize", "tools/list"} {
+		for _, status := range []int{http.StatusOK, http.StatusTeapot} {
+			s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: serve(t, func(w http.ResponseWriter, r said) bool {
+				if r.Method == method {
+					w.WriteHeader(status)
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no\nkeep: done\r\u001b[2J\u202e\u2028"}}`, r.ID)
+				}
+				return r.Method == method
+			})})
+			_, err := s.Tools(t.Context())
+			if err == nil || strings.ContainsFunc(err.Error(), keep.Deceives) || !strings.Contains(err.Error(), `no\nkeep: done\u{000D}\u{001B}[2J\u{202E}\u{2028}`) {
+				t.Errorf("%s, %d: %q", method, status, err)
+			}
+			s.Close()
+		}
+	}
+}
+
 // TestLookupAsksByTheHost checks that {token} and {sent_at} of a lookup are the host's, also where a call has params of
 // these names: else the caller decides which rows show its call.
 func TestLookupAsksByTheHost(t *testing.T) {
@@ -267,5 +288,70 @@ func TestListRepeatsAName(t *testing.T) {
 		if err != nil || len(tools) != 1 || left != len(entries)-1 || string(tools[0].Raw) != list[0] {
 			t.Errorf("%d others: %d tools and %d left out, %v; want 1 and %d", others, len(tools), left, err, len(entries)-1)
 		}
+	}
+}
+
+// A server that asks on the stream of a call, and does not take the answers, gets no more of them at once than a few.
+func TestServerThatTakesNoAnswers(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}, 100), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m said
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		switch {
+		case m.Method == "" && m.ID != nil:
+			arrived <- struct{}{}
+			<-release
+			w.WriteHeader(http.StatusAccepted)
+		case m.ID == nil:
+			w.WriteHeader(http.StatusAccepted)
+		case m.Method == "initialize":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}`, m.ID)
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := range cap(arrived) {
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i)
+			}
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}\n\n", m.ID)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: srv.URL})
+	t.Cleanup(func() { s.Close() })
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Call(t.Context(), "tools/call", json.RawMessage(`{"name":"x"}`))
+		answered <- err
+	}()
+	for range 16 {
+		<-arrived
+	}
+	select {
+	case <-arrived:
+		t.Error("more answers are sent at once")
+	case <-time.After(200 * time.Millisecond):
+	}
+	close(release)
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+// The pages of a list are as large as one message in all, and a list is not read beyond that.
+func TestListIsBounded(t *testing.T) {
+	t.Parallel()
+	pages := 0
+	s := mcp.NewServer(mcp.ServerConfig{Name: "desk", MessageLimit: 100 << 10, URL: serve(t, func(w http.ResponseWriter, r said) bool {
+		if r.Method == "resources/list" {
+			pages++
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resources":[{"description":%q}],"nextCursor":"more"}}`, r.ID, strings.Repeat("x", 30<<10))
+		}
+		return r.Method == "resources/list"
+	})})
+	defer s.Close()
+	err := s.List(t.Context(), "resources/list", "resources", func(json.RawMessage) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "the list is larger than 100 KiB") || pages != 4 {
+		t.Errorf("%d pages, %v", pages, err)
 	}
 }

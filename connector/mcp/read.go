@@ -46,7 +46,7 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 		f.Tool = keep.ToolName(r.server.Name() + "." + r.spec.Name)
 		return nil, f
 	}
-	value, err := scriptValue(r.server.hide.JSON(ans.Result))
+	value, err := scriptValue(ans.Result)
 	if err != nil {
 		return nil, r.failf(keep.ClassPrecondition, "not-json", "%v", err)
 	}

@@ -29,9 +29,8 @@ func TextOf(result json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-// receipt returns what is kept of a result, without secrets: all of it, unless it is too large.
+// receipt returns what is kept of a result: all of it, unless it is too large.
 func (t *tool) receipt(result json.RawMessage) connector.Receipt {
-	result = t.server.hide.JSON(result)
 	if !t.whole {
 		return t.plain(result)
 	}
@@ -106,11 +105,11 @@ func Unwrap(result json.RawMessage) json.RawMessage {
 	var r map[string]json.RawMessage
 	var raw string
 	if json.Unmarshal(result, &r) == nil {
-		if r[rawMember] != nil && json.Unmarshal(r[rawMember], &raw) == nil {
+		if len(r) == 1 && json.Unmarshal(r[rawMember], &raw) == nil && json.Valid([]byte(raw)) {
 			return json.RawMessage(raw)
 		}
 		if r["content"] != nil {
-			return result
+			return withoutKeep(result) // earlier versions kept what a server said in Keep's names
 		}
 	}
 	return rowResult(result)

@@ -38,6 +38,9 @@ const (
 
 	startTimeout = 30 * time.Second
 	maxPages     = 100
+	maxAsking    = 64               // requests of a server that are answered at once: of a process, or on one stream; the next ones are not read
+	maxAnswering = 16               // of these, what is sent to a server by HTTP at once
+	answerTime   = 10 * time.Second // in which a server has to take an answer to its request
 )
 
 // Latest is the version of the protocol that servers are asked for; they may answer with an
@@ -68,7 +71,7 @@ type ServerConfig struct {
 	// Sender says whose credentials it is given; see connector.Connection. Nil: nobody's, or it is not known.
 	Sender connector.Sender
 
-	// Secrets are values that must never show in messages, logs and what is kept of results.
+	// Secrets are values that must never show: they are hidden in all that the server says (see message), and in errors.
 	Secrets []string
 
 	// Pack is the file of what is known of its tools, for the records of calls. Nil: there is none.
@@ -84,6 +87,8 @@ type ServerConfig struct {
 	Asked func(context.Context, Message) Message
 
 	Logger *slog.Logger // nil: slog.Default()
+
+	hide *redact.Hider // has Secrets, and the credentials of requests
 }
 
 // An UnsentError says that a request never left.
@@ -124,8 +129,7 @@ type slot struct {
 // HTTP there is one for each version and set of capabilities: with a handshake, they are declared
 // once.
 type Server struct {
-	cfg  ServerConfig
-	hide *redact.Hider
+	cfg ServerConfig
 
 	mu       sync.Mutex // protects all below
 	slots    map[string]*slot
@@ -152,11 +156,12 @@ func NewServer(cfg ServerConfig) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	s := &Server{cfg: cfg, hide: new(redact.Hider), slots: make(map[string]*slot), rewatch: make(chan struct{})}
-	s.hide.Add(cfg.Secrets...)
+	cfg.hide = new(redact.Hider)
+	s := &Server{cfg: cfg, slots: make(map[string]*slot), rewatch: make(chan struct{})}
+	cfg.hide.Add(cfg.Secrets...)
 	for name, value := range cfg.Headers {
 		if _, word, ok := strings.Cut(value, " "); ok && strings.EqualFold(name, "Authorization") {
-			s.hide.Add(value, word)
+			cfg.hide.Add(value, word)
 		}
 	}
 	return s
@@ -219,9 +224,6 @@ func (s *Server) Call(ctx context.Context, method string, params json.RawMessage
 	m, err := s.call(ctx, method, params)
 	if method == "tools/call" {
 		m.Result = listed(m.Result)
-	}
-	if e := m.Error; e != nil {
-		m.Error = &RPCError{e.Code, s.hide.Text(e.Message), s.hide.JSON(e.Data)}
 	}
 	return m, s.hidden(err)
 }
@@ -322,9 +324,9 @@ func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
 // open makes a link.
 func (s *Server) open() (link, error) {
 	if s.cfg.URL != "" {
-		return newHTTP(s.cfg, s.hide), nil
+		return newHTTP(s.cfg), nil
 	}
-	return startProcess(s.cfg, s.hide)
+	return startProcess(s.cfg)
 }
 
 // discoverTime is how long a server has to say whether it knows a version without a handshake.
@@ -379,7 +381,7 @@ func (s *Server) initialize(ctx context.Context, c *Client, l link) (Info, error
 		return Info{}, err
 	}
 	if ans.Error != nil {
-		return Info{}, fmt.Errorf("initialize: %s (%d)", ans.Error.Message, ans.Error.Code)
+		return Info{}, fmt.Errorf("initialize: %w (%d)", ans.Error, ans.Error.Code)
 	}
 	var r struct {
 		ProtocolVersion string          `json:"protocolVersion"`
@@ -457,10 +459,10 @@ func (s *Server) SomeTools(ctx context.Context, wanted func(tool string) bool) (
 	return tools, left, err
 }
 
-// List calls f with each entry of a list that the server gives in pages.
+// List calls f with each entry of a list that the server gives in pages, which are as large as one message in all.
 func (s *Server) List(ctx context.Context, method, member string, f func(json.RawMessage) error) (err error) {
 	defer func() { err = s.hidden(err) }()
-	params := json.RawMessage(`{}`)
+	params, left := json.RawMessage(`{}`), s.cfg.MessageLimit
 	for range maxPages {
 		ans, err := s.Call(ctx, method, params)
 		if err != nil {
@@ -468,6 +470,9 @@ func (s *Server) List(ctx context.Context, method, member string, f func(json.Ra
 		}
 		if ans.Error != nil {
 			return fmt.Errorf("%s of %s: %w", method, s.cfg.Name, ans.Error)
+		}
+		if left -= len(ans.Result); left < 0 {
+			return fmt.Errorf("%s of %s: %w", method, s.cfg.Name, &TooLargeError{Limit: s.cfg.MessageLimit, list: true})
 		}
 		var page map[string]json.RawMessage
 		var list []json.RawMessage

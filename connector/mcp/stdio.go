@@ -12,29 +12,29 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/internal/childenv"
-	"github.com/keep-run/keep/internal/redact"
 )
 
 // A process is a server that is a child of this one. It ends with its stdin, which the kernel
 // closes however this process ends.
 type process struct {
-	cfg  ServerConfig
-	hide *redact.Hider
-	cmd  *exec.Cmd
-	in   io.WriteCloser
+	cfg ServerConfig
+	cmd *exec.Cmd
+	in  io.WriteCloser
 
 	loops   sync.WaitGroup // end with the process
-	writing sync.Mutex     // one frame at a time
+	writing chan struct{}  // holds a token while a frame is written
+	asking  chan struct{}  // a token for each request of the server that is answered
 
 	mu      sync.Mutex // protects all below
 	n       int64
 	waiting map[int64]chan Message
 	ended   error // why nothing is read any more; nil: it is
 	over    chan struct{}
+	gone    chan struct{} // closed when the process ended
 }
 
 // startProcess starts a server.
-func startProcess(cfg ServerConfig, hide *redact.Hider) (*process, error) {
+func startProcess(cfg ServerConfig) (*process, error) {
 	cmd := exec.Command(cfg.Command, cfg.Args...)
 	cmd.Dir = cfg.Dir
 	cmd.Env = childenv.Of(cfg.Env)
@@ -53,7 +53,8 @@ func startProcess(cfg ServerConfig, hide *redact.Hider) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &process{cfg: cfg, hide: hide, cmd: cmd, in: in, waiting: make(map[int64]chan Message), over: make(chan struct{})}
+	p := &process{cfg: cfg, cmd: cmd, in: in, waiting: make(map[int64]chan Message), over: make(chan struct{}), gone: make(chan struct{}),
+		writing: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking)}
 	logged := make(chan struct{})
 	p.loops.Go(func() {
 		defer close(logged)
@@ -63,6 +64,7 @@ func startProcess(cfg ServerConfig, hide *redact.Hider) (*process, error) {
 		p.end(p.read(out))
 		<-logged
 		_ = cmd.Wait()
+		close(p.gone)
 	})
 	return p, nil
 }
@@ -75,7 +77,7 @@ func (p *process) log(r io.Reader) {
 		if err != nil {
 			return
 		}
-		p.cfg.Logger.Debug("an MCP server says", "server", p.cfg.Name, "text", p.hide.Text(string(line)), "cut", more)
+		p.cfg.Logger.Debug("an MCP server says", "server", p.cfg.Name, "text", p.cfg.hide.Text(string(line)), "cut", more)
 		for more && err == nil {
 			_, more, err = lines.ReadLine()
 		}
@@ -110,7 +112,17 @@ const codeTooLarge = -1
 func (p *process) take(m Message) {
 	switch {
 	case m.Method != "" && m.ID != nil:
-		p.loops.Go(func() { p.answer(m) }) // it must not keep answers from being read
+		// It must not keep answers from being read, unless the server asks more than it takes answers to: those that people
+		// give do not fill the places, of which a client has half.
+		select {
+		case p.asking <- struct{}{}:
+		case <-p.over:
+			return
+		}
+		p.loops.Go(func() {
+			defer func() { <-p.asking }()
+			p.answer(m)
+		})
 	case m.Method != "":
 		if p.cfg.Notified != nil {
 			p.cfg.Notified(m)
@@ -133,7 +145,10 @@ func (p *process) answer(m Message) {
 		case <-stop:
 		}
 	})
-	_, _ = p.write(ctx, answerTo(ctx, m, p.cfg.Asked))
+	ans := answerTo(ctx, m, p.cfg.Asked)
+	ctx, late := context.WithTimeout(ctx, answerTime)
+	defer late()
+	_, _ = p.write(ctx, ans)
 }
 
 // answerTo answers a request of a server: by ask, if there is one.
@@ -252,8 +267,11 @@ func (p *process) write(ctx context.Context, m Message) (left bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p.writing.Lock()
-	defer p.writing.Unlock()
+	select {
+	case p.writing <- struct{}{}:
+		defer func() { <-p.writing }()
+	case <-ctx.Done():
+	}
 	if err := context.Cause(ctx); err != nil {
 		return false, err
 	}
@@ -279,8 +297,8 @@ func (p *process) close() {
 	timer := time.NewTimer(stopTime)
 	defer timer.Stop()
 	select {
-	case <-p.over:
-	case <-timer.C:
+	case <-p.gone:
+	case <-timer.C: // it may have its stdin closed since it does not read it
 		_ = p.cmd.Process.Kill()
 		p.end(errKilled)
 	}

@@ -196,7 +196,7 @@ func (t *tool) Pin() json.RawMessage {
 		says["cwd"] = cfg.Cwd
 	}
 	pin, _ := json.Marshal(says)
-	return t.server.hide.JSON(pin)
+	return t.server.cfg.hide.JSON(pin)
 }
 
 // Target implements connector.Mutator.
@@ -359,8 +359,10 @@ func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, 
 	if err != nil {
 		return connector.Answer{}, fmt.Errorf("%s: %w", t.p.Lookup.Tool, err)
 	}
+	ours := m
+	ours.Payload = t.server.cfg.hide.JSON(m.Payload) // as the rows are: a param that has a secret is one that the server shows
 	for _, row := range rows {
-		if t.p.Lookup.isOurs(row, m) {
+		if t.p.Lookup.isOurs(row, ours) {
 			return connector.Answer{Verdict: connector.Happened, Receipt: t.receipt(rowResult(row)), Detail: t.p.Lookup.Tool + " shows it"}, nil
 		}
 	}

@@ -55,6 +55,9 @@ func (r Redactor) Text(s string) string { return r.text.replace(s) }
 // JSON returns raw with secrets taken out of its strings, names and numbers. Raw that
 // holds none is returned as it is, byte for byte; what is not JSON is treated as text.
 func (r Redactor) JSON(raw []byte) []byte {
+	if len(r.result.list) == 0 {
+		return raw
+	}
 	text := string(raw)
 	if !r.result.in(text) && !strings.Contains(text, `\`) {
 		return raw

@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,5 +50,35 @@ func TestMisfit(t *testing.T) {
 		if why := schema.Misfit(s, v); why != c.why && (c.why == "" || !strings.Contains(why, c.why)) {
 			t.Errorf("%.60s of %.60s: %q, want %q", c.value, c.schema, why, c.why)
 		}
+	}
+}
+
+// What is compared takes memory of the size of the value, however deep that is and however long its names are.
+func TestMisfitOfADeepValue(t *testing.T) {
+	s, err := schema.Compile([]byte(`{"type":"object","additionalProperties":{"$ref":"#"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const depth = 1000
+	name := strings.Repeat("k", 3_900)
+	for end, want := range map[string]bool{"{}": false, "7": false} { // deeper than is compared
+		v, err := schema.Value([]byte(strings.Repeat(`{"`+name+`":`, depth) + end + strings.Repeat("}", depth)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		why := schema.Misfit(s, v)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 || (why != "") != want {
+			t.Errorf("%s: %d bytes, %.100q", end, used, why)
+		}
+	}
+	v, err := schema.Value([]byte(strings.Repeat(`{"`+name+`":`, 50) + "7" + strings.Repeat("}", 50)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := schema.Misfit(s, v); len(why) > 10_000 || !strings.HasSuffix(why, ": got number, want object") || !strings.HasPrefix(why, "/kkk") {
+		t.Errorf("%d bytes: %.200q", len(why), why)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
@@ -177,6 +179,12 @@ func (s *Server) readServer(ctx context.Context, h *http.Client) error {
 // Near reports whether tokens may be asked for inside a private network, since the resource is there itself.
 func (s Server) Near() bool { return s.near }
 
+// plainAddress is an address that a person can paste into a shell without its quotes: a command in it, behind $ or ` or &, would be
+// the server's.
+var plainAddress = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9._~:/@%,+\[\]-]*(\?([A-Za-z0-9._~%+-]+=[A-Za-z0-9._~:/@%,+=-]*(&|$))*)?$`)
+})
+
 // endpoint checks an address that a server names.
 func (s *Server) endpoint(name, address string) (*url.URL, error) {
 	u, err := url.Parse(address)
@@ -185,6 +193,8 @@ func (s *Server) endpoint(name, address string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s is %.200q, which is no address", name, address)
 	case u.User != nil || u.Fragment != "":
 		return nil, fmt.Errorf("%s is %.200q: an address has neither a password nor a fragment", name, address)
+	case !plainAddress().MatchString(address):
+		return nil, fmt.Errorf("%s is %.200q, which would mean something else in a shell", name, address)
 	case u.Scheme != "https" && (u.Scheme != "http" || !s.near || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("%s is %.200q: a token is asked for by https only", name, address)
 	}

@@ -1,0 +1,48 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep/internal/redact"
+)
+
+// A process that asks without reading the answers is not read beyond what is answered at once, holds no call beyond its time,
+// and its connection ends.
+func TestProcessThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, in := io.Pipe()
+		p := &process{cfg: ServerConfig{Logger: slog.New(slog.DiscardHandler), hide: new(redact.Hider)}, in: in,
+			waiting: make(map[int64]chan Message), over: make(chan struct{}), writing: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking)}
+		taken, done := 0, make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 10 * maxAsking {
+				p.take(Message{ID: json.RawMessage("1"), Method: "ping"})
+				taken++
+			}
+		}()
+		synctest.Wait()
+		if taken != maxAsking {
+			t.Errorf("%d requests were taken", taken)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.call(ctx, request{method: "tools/call"})
+		if _, unsent := errors.AsType[*UnsentError](err); !unsent || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call meanwhile: %v", err)
+		}
+		<-done
+		if !p.dead() {
+			t.Error("the connection lives")
+		}
+		out.Close()
+		p.loops.Wait()
+	})
+}

@@ -1,0 +1,70 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// message reads a frame of a server. All that a server says comes in here, whatever it is on, so that what holds of it
+// holds everywhere:
+//
+//   - Secrets are hidden in it. A server may say again what it was sent, in a list as in a result.
+//   - It has no member of Keep's names.
+//   - Bytes that are no UTF-8 become U+FFFD: the answer is known, and only a text in it is not, so that neither the
+//     record of a call nor its client gets what is no JSON.
+func (c ServerConfig) message(text []byte) (m Message, err error) {
+	if !utf8.Valid(text) {
+		c.Logger.Warn("an MCP server wrote what is no UTF-8; it is replaced by U+FFFD", "server", c.Name, "bytes", len(text))
+		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
+	}
+	if err = json.Unmarshal(text, &m); err != nil {
+		return m, err
+	}
+	m.Method = string(c.hide.JSON([]byte(m.Method)))
+	m.Params, m.Result = withoutKeep(c.hide.JSON(m.Params)), withoutKeep(c.hide.JSON(m.Result))
+	if e := m.Error; e != nil {
+		e.Message, e.Data = c.hide.Text(e.Message), c.hide.JSON(e.Data)
+	}
+	return m, nil
+}
+
+// keepNames begin the members that are Keep's alone: no server may say them.
+const keepNames = "keep/"
+
+// withoutKeep returns what a server said without Keep's names, in itself and in its _meta.
+func withoutKeep(said json.RawMessage) json.RawMessage {
+	if !bytes.Contains(said, []byte(keepNames)) && !bytes.ContainsRune(said, '\\') { // which may stand for a letter of it
+		return said
+	}
+	out, _ := dropKeep(said, true)
+	return out
+}
+
+// dropKeep drops the members of an object that have Keep's names, and reports whether there were any. What is no object is
+// returned as it is.
+func dropKeep(object json.RawMessage, outer bool) (_ json.RawMessage, dropped bool) {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(object, &all) != nil {
+		return object, false
+	}
+	for name, value := range all {
+		switch {
+		case strings.HasPrefix(name, keepNames):
+			delete(all, name)
+			dropped = true
+		case outer && name == "_meta":
+			meta, had := dropKeep(value, false)
+			all[name], dropped = meta, dropped || had
+		}
+	}
+	if !dropped {
+		return object, false
+	}
+	out, err := json.Marshal(all)
+	if err != nil {
+		return object, false
+	}
+	return out, true
+}

@@ -1,0 +1,132 @@
+//go:build unix
+
+package gateway_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/gateway"
+	"github.com/keep-run/keep/store/sqlite"
+)
+
+// A vault is a server that has everything, and notes what it is asked.
+type vault struct {
+	url string
+
+	mu    sync.Mutex // protects all below
+	asked []string
+}
+
+func serveVault(t *testing.T) *vault {
+	t.Helper()
+	v := new(vault)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.Unmarshal(text, &m)
+		v.mu.Lock()
+		v.asked = append(v.asked, m.Method+" "+string(text))
+		v.mu.Unlock()
+		if r.Method != http.MethodPost || m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		result := `{"content":[],"contents":[],"messages":[],"completion":{"values":["of the vault"]},"_meta":{"from":"vault"}}`
+		switch m.Method {
+		case "initialize":
+			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{},"logging":{}}}`
+		case "tools/list":
+			result = `{"tools":[{"name":"open","inputSchema":{"type":"object"}}]}`
+		case "resources/list":
+			result = `{"resources":[{"uri":"vault://x","name":"x"}]}`
+		case "resources/templates/list":
+			result = `{"resourceTemplates":[{"uriTemplate":"vault://{x}","name":"x"}]}`
+		case "prompts/list":
+			result = `{"prompts":[{"name":"vault"}]}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	}))
+	t.Cleanup(srv.Close)
+	v.url = srv.URL
+	return v
+}
+
+// An agent whose tools name none of a server reaches nothing of that server: its resources and prompts are neither listed nor
+// read, and it is not told what such an agent asks. Law: permitted.
+func TestServerThatIsNotTheAgents(t *testing.T) {
+	t.Parallel()
+	v, own := serveVault(t), serveVault(t)
+	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	g, err := gateway.New(t.Context(), db, gateway.Config{
+		Servers: []mcp.ServerConfig{{Name: "vault", URL: v.url}, {Name: "own", URL: own.url}},
+		Grants:  map[string][]string{"bob": {"own.*"}}, Policy: testPolicy(), Alone: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	requests := []struct{ method, params string }{
+		{"tools/list", `{}`}, {"resources/list", `{}`}, {"resources/templates/list", `{}`}, {"prompts/list", `{}`},
+		{"resources/read", `{"uri":"vault://x"}`}, {"prompts/get", `{"name":"vault__vault"}`}, {"tools/call", `{"name":"vault__open"}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"vault__vault"},"argument":{"name":"a","value":""}}`},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"vault://x"},"argument":{"name":"a","value":""}}`},
+		{"resources/subscribe", `{"uri":"vault://x"}`}, {"resources/unsubscribe", `{"uri":"vault://x"}`}, {"logging/setLevel", `{"level":"debug"}`},
+	}
+	for _, agent := range []string{"bob", "ann"} {
+		a := newAgent(t, srv.URL+"/mcp", agent)
+		a.begin()
+		for _, c := range requests {
+			r, _ := a.send(c.method, c.params, nil)
+			if strings.Contains(c.method, "list") && strings.Contains(strings.ReplaceAll(r.raw, "own__vault", ""), "vault__") != (agent == "ann" && !strings.Contains(c.method, "resources")) {
+				t.Errorf("%s: %s: %s", agent, c.method, r.raw)
+			}
+			if agent == "bob" && strings.Contains(c.params, "vault__") && r.Error == nil && !r.Result.IsError {
+				t.Errorf("%s %s: %s", c.method, c.params, r.raw)
+			}
+		}
+		v.mu.Lock()
+		if agent == "bob" && len(v.asked) > 0 {
+			t.Errorf("the vault was asked: %q", v.asked)
+		}
+		if agent == "ann" {
+			for _, c := range requests {
+				if !slices.ContainsFunc(v.asked, func(text string) bool { return strings.HasPrefix(text, c.method+" ") }) {
+					t.Errorf("the agent that may call all has no %s", c.method)
+				}
+			}
+		}
+		v.mu.Unlock()
+	}
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	for _, method := range []string{"resources/list", "prompts/list", "resources/read", "resources/subscribe", "logging/setLevel"} {
+		if !slices.ContainsFunc(own.asked, func(text string) bool { return strings.HasPrefix(text, method+" ") }) {
+			t.Errorf("bob does not reach %s of his own server: %q", method, own.asked)
+		}
+	}
+}
