@@ -151,6 +151,12 @@ var boundsBreaks = []Break{
 	// budgets: nothing is sent for which there is no room.
 	{"budget-is-not-held-by-the-record", "within-budget", "law/commit/within.go",
 		`if others.Plus(c.Amount) > c.Limit {`, `if others.Plus(c.Amount) > c.Limit && false {`, "./store/sqlite -run TestStore/of_calls_that_spend"},
+	{"budget-forgets-its-sums", "within-budget", "law/commit/within.go",
+		`others = others.Plus(d.Summed.Get(SummedKey{c.Key, name}))`, `_ = SummedKey{c.Key, name}`, "./store/sqlite -run TestStore/what_is_spent_is_the_sum"},
+	{"what-moves-stays-in-its-sum", "within-budget", "store/sqlite/budget.go",
+		`toSums("-", `, `toSums("0 * ", `, "./store/sqlite -run TestStore/what_is_spent_is_the_sum"},
+	{"a-sum-begins-late", "within-budget", "law/commit/sums.go",
+		`return edge, spans`, `spans[1].From++; return edge, spans`, "./law/commit -run TestSpansAfter"},
 	{"budget-is-not-locked", "within-budget", "store/postgres/budget.go",
 		`r.identityLocks = append(r.identityLocks, budgetLock(name))`, `_ = budgetLock(name)`, "./store/postgres -run TestBudgetOfTwoHosts"},
 	{"doubt-leaves-the-window", "within-budget", "budget.go",

@@ -75,10 +75,10 @@ func all[T any](t *tx, err error, list []T, f func(*tx, T) error) error {
 var order = []*statement{
 	&flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertGrant, &endProposal, &insertProposal, &insertTopic, &insertInput, &skipInputs, &countInput,
 	&updateRun, &insertRun, &insertLog, &insertTrace, &insertItem, &updateItem,
-	&insertMutation, &updateMutation, &insertMove,
+	&insertMutation, &unfoldMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &redoEvent, &republishEvent, &insertCause, &insertTried, &countTopic,
 	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,
-	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns,
+	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepSums, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns, &sweepEmptySums,
 	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 
