@@ -117,7 +117,7 @@ type Handler struct {
 	Subscribe []TopicName `json:"subscribe,omitempty"` // consumers only
 	Publishes []TopicName `json:"publishes,omitzero"`  // nil: any declared topic
 	Schedule  Schedule    `json:"schedule,omitzero"`   // producers and jobs only
-	Items     string      `json:"items,omitempty"`     // jobs and producers: what keeps theirs apart; see ItemsOf
+	Items     string      `json:"items,omitempty"`     // the first name that it had, empty if it is Name; of a job always; see ItemsOf
 	New       bool        `json:"new,omitempty"`       // jobs and producers: it is none of before by another name
 	HasMutate bool        `json:"has_mutate,omitempty"`
 	HasNext   bool        `json:"has_next,omitempty"`
@@ -130,6 +130,7 @@ type Handler struct {
 
 // ItemsOf returns the name under which the items of a job, or the checkpoint of a producer, are
 // kept: the first name that it had. So one that is renamed keeps them, and two do not share any.
+// Of a consumer nothing is kept under it: it says whose open runs it carries on with.
 func (h Handler) ItemsOf() string { return cmp.Or(h.Items, string(h.Name)) }
 
 // MayPublish reports whether the declaration allows publishing to topic. Whether
@@ -209,6 +210,25 @@ func (d Definition) MayPublish(h Handler) []TopicName {
 func (d Definition) Handler(name HandlerName) (Handler, bool) {
 	for _, h := range d.Handlers {
 		if h.Name == name {
+			return h, true
+		}
+	}
+	return Handler{}, false
+}
+
+// Carrier returns the handler of d that carries on with what one of that kind and name did: that of
+// the name, or the one that had the name first.
+func (d Definition) Carrier(kind Kind, name HandlerName) (Handler, bool) {
+	if h, ok := d.Handler(name); ok {
+		return h, h.Kind == kind
+	}
+	return d.FirstNamed(kind, string(name))
+}
+
+// FirstNamed returns the handler of a kind that keeps what it did under a name; see Handler.ItemsOf.
+func (d Definition) FirstNamed(kind Kind, first string) (Handler, bool) {
+	for _, h := range d.Handlers {
+		if h.Kind == kind && h.ItemsOf() == first {
 			return h, true
 		}
 	}

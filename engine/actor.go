@@ -58,6 +58,7 @@ type actor struct {
 	scans    map[keep.HandlerName]*scan // see order.go
 	known    bool                       // open was read once
 	last     *execution                 // of this turn; for the log
+	firsts   map[versionHandler]string  // see firstName; versions do not change
 	missed   string                     // hash of the version that was last logged to be missing
 }
 
@@ -76,6 +77,7 @@ func newActor(e *Engine, l keep.Lease) *actor {
 		ran:    make(map[keep.HandlerName]bool),
 		ahead:  make(map[keep.HandlerName]ahead),
 		scans:  make(map[keep.HandlerName]*scan),
+		firsts: make(map[versionHandler]string),
 	}
 }
 
@@ -364,6 +366,11 @@ func (a *actor) loadOpen(ctx context.Context) error {
 		} else if o.Doubt, err = a.treatedBefore(ctx, run); err != nil {
 			return err
 		}
+		h, _, err := a.successor(ctx, run)
+		if err != nil {
+			return err
+		}
+		o.By = h.Name
 		open = append(open, o)
 	}
 	a.open = open
@@ -474,7 +481,7 @@ func (a *actor) again(ctx context.Context, o schedule.Open, now time.Time) error
 		return err
 	}
 	next, closed := lifecycle.NextAttempt(prev, m, keep.RunID(a.e.newID("run", now)), v.Version, now)
-	if _, known := successorIn(v.Definition, next); !known {
+	if _, known := v.Definition.Carrier(next.Kind, next.Handler); !known || h.Kind == keep.Consumer {
 		next.Handler = h.Name // of this version, which alone would not know the name before
 	}
 	x := a.execution(v, h, next)
@@ -511,7 +518,7 @@ func (a *actor) versionFor(ctx context.Context, r keep.Run) (version, keep.Handl
 	if err != nil {
 		return version{}, keep.Handler{}, err
 	}
-	h, ok := successorIn(v.Definition, r)
+	h, ok := v.Definition.Carrier(r.Kind, r.Handler)
 	if !ok {
 		return version{}, keep.Handler{}, fmt.Errorf("run %s: version %s has no handler %s", r.ID, r.Version, r.Handler)
 	}

@@ -192,7 +192,11 @@ func (x *execution) remember(state *keep.HandlerState) {
 	a := x.a
 	a.open = slices.DeleteFunc(a.open, func(o schedule.Open) bool { return o.Run.ID == x.run.ID || o.Run.ID == x.before() })
 	if !x.run.Closed {
-		a.open = append(a.open, schedule.Open{Run: x.run, Doubt: x.mut})
+		h, ok := a.current.Definition.Carrier(x.run.Kind, x.run.Handler)
+		if !ok {
+			h, _ = a.current.Definition.FirstNamed(x.run.Kind, x.def.ItemsOf())
+		}
+		a.open = append(a.open, schedule.Open{Run: x.run, Doubt: x.mut, By: h.Name})
 		slices.SortFunc(a.open, func(a, b schedule.Open) int { return cmp.Compare(a.Run.ID, b.Run.ID) })
 		clear(a.ahead) // it may be long until the next look
 	}

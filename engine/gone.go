@@ -28,10 +28,14 @@ func (a *actor) handlerGone(ctx context.Context, o schedule.Open, now time.Time)
 	return nil
 }
 
-// askForHandler asks about a run whose handler is gone. What it may be skipped by ends the run, and no item of it.
+// askForHandler asks about a run whose handler is gone, and not about the call that it has: lists would name its tool
+// as what is to be mended. What it may be skipped by ends the run, and no item of it.
 func (x *execution) askForHandler(q *keep.Escalation) {
-	q.Item = ""
-	q.Question = fmt.Sprintf("Version %s of workflow %s has no %s %s, and run %s of it is open. Deploy a program that has the handler by this name: "+
+	q.Item, q.Mutation, q.Attempted = "", "", x.attempted()
+	if x.mut.Key != "" {
+		q.Attempted += fmt.Sprintf("; its call %s on %s is %s", x.mut.Tool, x.mut.Target, x.mut.State)
+	}
+	q.Question = fmt.Sprintf("Version %s of workflow %s has no %s %s, and run %s of it is open. Deploy a program that has the handler by this name, or says that another one was it (Was): "+
 		"the run continues by itself then.", x.a.current.Version, x.a.name, x.run.Kind, x.run.Handler, x.run.ID)
 	q.Choices = append(q.Choices, keep.Choice{Action: keep.Retry, Label: "Retry", Effect: "looks for the handler again; nothing is done without it"})
 	skip := keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "ends this run; its items stay as they are, and nothing is sent"}

@@ -206,11 +206,18 @@ func (a *actor) holder(h keep.Handler, ev keep.Event, lane keep.Lane, but keep.R
 	ref := keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}
 	for _, o := range a.open {
 		r := &o.Run
-		if r.ID != but && r.Handler == h.Name && (lane != "" && r.Lane == lane || has(r, ref)) {
+		if r.ID != but && o.By == h.Name && (sameKey(r.Lane, lane) || has(r, ref)) {
 			return r.Lane, true
 		}
 	}
 	return "", false
+}
+
+// sameKey reports whether two lanes of one consumer are of the same order key, by whichever names that it had.
+func sameKey(a, b keep.Lane) bool {
+	key, is := a.Key()
+	other, too := b.Key()
+	return is && too && key == other
 }
 
 // has reports whether a run began with an event, or had reserved it.
@@ -371,7 +378,7 @@ func (a *actor) mayPick(ctx context.Context, x *execution, ev keep.Event, prev k
 func (a *actor) pickOlder(ctx context.Context, x *execution, prev keep.Run) error {
 	for _, o := range a.open {
 		r := o.Run
-		if r.ID == prev.ID || r.Handler != prev.Handler || r.Lane.IsKey() || r.Trigger.IsZero() || x.keyless != nil {
+		if r.ID == prev.ID || o.By != x.def.Name || r.Lane.IsKey() || r.Trigger.IsZero() || x.keyless != nil {
 			continue
 		}
 		events, err := a.e.store.EventsByID(ctx, a.name, r.Trigger.Topic, []keep.MessageID{r.Trigger.MessageID})
@@ -395,6 +402,13 @@ func (a *actor) pickOlder(ctx context.Context, x *execution, prev keep.Run) erro
 // taken reports whether a run besides but is open in a lane.
 func (a *actor) taken(lane keep.Lane, but keep.RunID) bool {
 	return slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Lane == lane && o.Run.ID != but })
+}
+
+// takenKey reports whether a run besides but is open in a lane, or was of the same order key when the consumer had another name.
+func (a *actor) takenKey(h keep.Handler, lane keep.Lane, but keep.RunID) bool {
+	return a.taken(lane, but) || slices.ContainsFunc(a.open, func(o schedule.Open) bool {
+		return o.Run.ID != but && o.By == h.Name && sameKey(o.Run.Lane, lane)
+	})
 }
 
 // takeLane gives the run the lane of the events that it is to reserve. They must have
@@ -424,7 +438,7 @@ func (x *execution) takeLane(ctx context.Context, events []keep.Event) error {
 		}
 		lane = this
 	}
-	if x.a.taken(lane, x.before()) && lane != x.run.Lane {
+	if x.a.takenKey(x.def, lane, x.before()) && lane != x.run.Lane {
 		key, _ := lane.Key()
 		return keep.Failf(keep.ClassLogic, "key-held", "the events of order key %q wait for another run; reserve the trigger, or events of its key", key)
 	}
@@ -441,7 +455,8 @@ func (a *actor) strict() []schedule.Open {
 	open := slices.Clone(a.open)
 	for i, o := range open {
 		open[i].Asked = a.e.waitsForPerson(o.Run, o.Doubt)
-		open[i].Strict = schedule.IsStrict(a.current.Definition, o.Run)
+		h, ok := a.current.Definition.Handler(o.By)
+		open[i].Strict = ok && h.Kind == keep.Consumer && h.Order == keep.OrderAll
 	}
 	return open
 }
@@ -452,7 +467,7 @@ func (a *actor) strict() []schedule.Open {
 func (a *actor) wakeOrdered(before []schedule.Open) {
 	for _, h := range a.current.Definition.Handlers {
 		ended := slices.ContainsFunc(before, func(o schedule.Open) bool {
-			return o.Run.Handler == h.Name && !slices.ContainsFunc(a.open, func(n schedule.Open) bool { return n.Run.ID == o.Run.ID })
+			return o.By == h.Name && !slices.ContainsFunc(a.open, func(n schedule.Open) bool { return n.Run.ID == o.Run.ID })
 		})
 		if s, ok := a.states[h.Name]; ok && h.Order != keep.OrderAll && (ended || !a.known) {
 			s.IdleSeq = 0

@@ -122,6 +122,39 @@ func TestOrderKey(t *testing.T) {
 	})
 }
 
+// A consumer that has another name than before, and says so, waits for the runs of before, and carries on with them.
+func TestOrderKeyRenamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, sent := newOrdered(t, keep.OrderKey)
+		w.failCalls(1)
+		w.deploy()
+		w.publish("in", "a1", "b1", "a2", "b2", "a3")
+		w.run()
+		for _, name := range []keep.HandlerName{"between", "handle"} {
+			h := &w.def.Handlers[0]
+			for _, f := range []string{"key", "prepare", "mutate", "next"} {
+				w.script[fmt.Sprintf("consumers.%s.%s", name, f)] = w.script[fmt.Sprintf("consumers.%s.%s", h.Name, f)]
+			}
+			h.Name, h.Items = name, "act"
+			w.deploy()
+			w.publish("in", "c1 of "+string(name), "a4 of "+string(name))
+			w.run()
+		}
+		wantSent(t, sent, "a1 b1 b2 c1 of between c1 of handle")
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		wantSent(t, sent, "a1 b1 b2 c1 of between c1 of handle a1 a2 a3 a4 of between a4 of handle")
+		if n, got := w.service.total(), w.open(); n != 9 || got != nil {
+			t.Errorf("%d effects and open runs %q; want 9 and none", n, got)
+		}
+		if r := w.lastRun(); r.Handler != "handle" {
+			t.Errorf("the last run is of %s", r.Handler)
+		}
+	})
+}
+
 // Without an order a doubt holds up its own event alone.
 func TestOrderNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,41 +91,41 @@ func (a *actor) declares(ctx context.Context, r keep.Run) (bool, error) {
 }
 
 // successor returns the handler of the current version that carries on with the work of r:
-// that of the same name, or the job that keeps the same items, or the producer with the same
-// checkpoint. It may have been renamed more than once since, or back.
+// that of the same name, or the one that had the same name first. It may have been renamed more
+// than once since, or back.
 func (a *actor) successor(ctx context.Context, r keep.Run) (keep.Handler, bool, error) {
-	h, ok := successorIn(a.current.Definition, r)
-	if ok || r.Kind == keep.Consumer || r.Version == a.current.Version {
+	h, ok := a.current.Definition.Carrier(r.Kind, r.Handler)
+	if ok || r.Version == a.current.Version {
 		return h, ok, nil
 	}
-	d, err := a.e.store.Deployment(ctx, a.name, r.Version)
+	first, err := a.firstName(ctx, r)
 	if err != nil {
 		return h, false, err
 	}
-	if was, known := d.Definition.Handler(r.Handler); known {
-		h, ok = keptBy(a.current.Definition, r.Kind, was.ItemsOf())
-	}
+	h, ok = a.current.Definition.FirstNamed(r.Kind, first)
 	return h, ok, nil
 }
 
-// successorIn returns the handler of a version that carries on with the work of r, as far as
-// the name of its handler tells.
-func successorIn(def keep.Definition, r keep.Run) (keep.Handler, bool) {
-	if h, ok := def.Handler(r.Handler); ok {
-		return h, h.Kind == r.Kind
-	}
-	if r.Kind == keep.Consumer {
-		return keep.Handler{}, false
-	}
-	return keptBy(def, r.Kind, string(r.Handler))
+// A versionHandler is a handler of a version.
+type versionHandler struct {
+	version keep.Version
+	name    keep.HandlerName
 }
 
-// keptBy returns the job or producer of a version that keeps its items or its checkpoint under a name.
-func keptBy(def keep.Definition, kind keep.Kind, name string) (keep.Handler, bool) {
-	for _, h := range def.Handlers {
-		if h.Kind == kind && h.ItemsOf() == name {
-			return h, true
-		}
+// firstName returns the first name that the handler of a run had, as the version of the run says; empty: it is not known.
+func (a *actor) firstName(ctx context.Context, r keep.Run) (string, error) {
+	of := versionHandler{r.Version, r.Handler}
+	if first, known := a.firsts[of]; known {
+		return first, nil
 	}
-	return keep.Handler{}, false
+	d, err := a.e.store.Deployment(ctx, a.name, r.Version)
+	if err != nil && !isNotFound(err) {
+		return "", err
+	}
+	var first string
+	if h, known := d.Definition.Handler(r.Handler); known {
+		first = h.ItemsOf()
+	}
+	a.firsts[of] = first
+	return first, nil
 }

@@ -28,7 +28,7 @@ func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *k
 			q.Title = x.mut.Title
 		}
 	} else {
-		q.Attempted = fmt.Sprintf("run %s of %s %s, version %s, phase %s", x.run.ID, x.run.Kind, x.run.Handler, x.run.Version, x.run.Phase)
+		q.Attempted = x.attempted()
 	}
 	x.ask(&q, kind)
 	if q.AboutDoubt() {
@@ -41,6 +41,11 @@ func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *k
 		q.VerifyByHand = x.verifyByHand(moves)
 	}
 	return q
+}
+
+// attempted names the run, with how far it came.
+func (x *execution) attempted() string {
+	return fmt.Sprintf("run %s of %s %s, version %s, phase %s", x.run.ID, x.run.Kind, x.run.Handler, x.run.Version, x.run.Phase)
 }
 
 // asked says how often the service was asked about a call.

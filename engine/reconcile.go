@@ -219,7 +219,7 @@ func (a *actor) resume(ctx context.Context, o schedule.Open) (*execution, error)
 	if err != nil && !errors.Is(err, ErrNotHere) {
 		return nil, err
 	}
-	h, ok := successorIn(v.Definition, run)
+	h, ok := v.Definition.Carrier(run.Kind, run.Handler)
 	if !ok {
 		return nil, fmt.Errorf("run %s: version %s has no handler %s", run.ID, run.Version, run.Handler)
 	}
@@ -281,7 +281,7 @@ func (a *actor) handOver(ctx context.Context, ended keep.Run, doubt keep.Mutatio
 
 // handlerOf returns the handler of r as the current version declares it, or what r knows.
 func (a *actor) handlerOf(r keep.Run) keep.Handler {
-	if h, ok := a.current.Definition.Handler(r.Handler); ok && h.Kind == r.Kind {
+	if h, ok := a.current.Definition.Carrier(r.Kind, r.Handler); ok {
 		return h
 	}
 	return keep.Handler{Name: r.Handler, Kind: r.Kind}

@@ -84,15 +84,28 @@ func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (chang
 // otherUser returns what of the credentials of a call changed and is not known to be of the same user.
 func (e *Engine) otherUser(ctx context.Context, was, now map[string]string) (changed []account.Change, err error) {
 	for _, c := range account.Changes(was, now) {
-		q, err := e.store.Escalation(ctx, c.QuestionID())
-		if err != nil && !isNotFound(err) {
+		q, _, err := e.userQuestion(ctx, c)
+		if err != nil {
 			return nil, err
 		}
-		if same, _ := account.Said(q); err != nil || !same {
+		if same, _ := account.Said(q); !same {
 			changed = append(changed, c)
 		}
 	}
 	return changed, nil
+}
+
+// userQuestion returns the question about a change that counts, and which one of those about it that is; zero: the nth is
+// to be asked.
+func (e *Engine) userQuestion(ctx context.Context, c account.Change) (q keep.Escalation, n int, err error) {
+	for ; ; n++ {
+		switch q, err = e.store.Escalation(ctx, c.QuestionID(n)); {
+		case isNotFound(err):
+			return keep.Escalation{}, n, nil
+		case err != nil || !account.Withdrawn(q):
+			return q, n, err
+		}
+	}
 }
 
 // signs returns the pin of c with whose credentials it would be sent now, and notes what of them may be
@@ -157,10 +170,10 @@ func (e *Engine) askForUser(ctx context.Context, m keep.Mutation, changed []acco
 	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile"}
 	for _, c := range changed {
 		fact.Detail = fmt.Sprintf("it was sent with %s; %s", c.Before(), c.After())
-		q, err := e.store.Escalation(ctx, c.QuestionID())
-		if isNotFound(err) {
+		q, n, err := e.userQuestion(ctx, c)
+		if err == nil && q.ID == "" {
 			now := e.Now()
-			q = c.Question(m, now)
+			q = c.Question(m, n, now)
 			if err = e.commit(ctx, "", 0, now, keep.OpenEscalation{Escalation: q}); errors.Is(err, keep.ErrStale) {
 				err = nil // another host asked
 			}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/account"
 )
 
 // sendAs gives the connection of w a secret, as it is now. While an engine runs, mu of the service protects it.
@@ -76,6 +78,48 @@ func TestDoubtUnderAnotherUser(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A question about the user is withdrawn when no call waits for its answer, which says nothing of the user: a call that
+// waits later asks anew.
+func TestUserQuestionIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, secret := newWorld(t), "of ann"
+		w.service.level = keep.LevelWitness
+		w.service.onCall = func(int) (bool, error) { return true, errors.New("connection reset") }
+		down := func(int) (connector.Verdict, error) { return "", errors.New("down") }
+		absent := func(int) (connector.Verdict, error) { return connector.Absent, nil }
+		sendAs(w, &secret)
+		w.deploy()
+		var asked []keep.EscalationID
+		for _, id := range []string{"a", "b"} {
+			secret, w.service.onAsk = "of ann", down
+			w.publish("in", id)
+			w.runUntil(time.Second)
+			secret, w.service.onAsk = "of bob", absent
+			w.runUntil(time.Hour)
+			h := w.engine()
+			if err := h.SettleUsers(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			qs := w.questions()
+			if len(qs) != 1 || !account.IsUserQuestion(qs[0]) || slices.Contains(asked, qs[0].ID) {
+				t.Fatalf("%s: questions %+v, want one about the user, which is none of %q", id, qs, asked)
+			}
+			asked = append(asked, qs[0].ID)
+			w.service.onAsk = nil // it shows the effect, whoever asks
+			w.run()
+			if err := h.SettleUsers(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if qs := w.questions(); len(qs) != 0 {
+				t.Errorf("%s: questions %+v, want none", id, qs)
+			}
+		}
+		if n := w.service.total(); n != 2 {
+			t.Errorf("%d effects, want 2", n)
+		}
+	})
 }
 
 // An answer that is given while a lookup is out is taken by the next one.

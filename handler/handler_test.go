@@ -386,14 +386,22 @@ func TestPreparedByAScript(t *testing.T) {
 // Topics and producers that had another name say so as scripts do.
 func TestDeclareFormerNames(t *testing.T) {
 	run := func(context.Context, *handler.Ingress) error { return nil }
+	prepare := func(context.Context, *handler.Reader, *handler.Event) (p handler.Prepared[string], err error) {
+		return p, nil
+	}
 	w := handler.Workflow{Name: "w", Topics: []keep.TopicName{"in", "other"}, TopicWas: map[keep.TopicName]keep.TopicName{"in": "first"}, NewTopics: []keep.TopicName{"other"},
-		Handlers: []handler.Handler{handler.Producer{Name: "p", Was: "poll", Publishes: []keep.TopicName{"in"}, Run: run}, handler.Producer{Name: "q", New: true, Run: run}}}
+		Handlers: []handler.Handler{handler.Producer{Name: "p", Was: "poll", Publishes: []keep.TopicName{"in"}, Run: run}, handler.Producer{Name: "q", New: true, Run: run},
+			handler.Consumer[string, handler.NoResult]{Name: "c", Was: "act", Subscribe: []keep.TopicName{"in"}, Prepare: prepare}}}
 	_, d, err := w.Declare()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, q := d.Handlers[0], d.Handlers[1]
-	if d.TopicOf("in") != "first" || !d.HasTopic("first") || d.NewTopics[0] != "other" || p.ItemsOf() != "poll" || p.Publishes[0] != "first" || !q.New {
+	handlers := make(map[keep.HandlerName]keep.Handler)
+	for _, h := range d.Handlers {
+		handlers[h.Name] = h
+	}
+	p, q, c := handlers["p"], handlers["q"], handlers["c"]
+	if d.TopicOf("in") != "first" || !d.HasTopic("first") || d.NewTopics[0] != "other" || p.ItemsOf() != "poll" || p.Publishes[0] != "first" || !q.New || c.ItemsOf() != "act" {
 		t.Errorf("declared %+v", d)
 	}
 	w.TopicWas["inn"] = "second"

@@ -49,6 +49,7 @@ type Producer struct {
 // JSON. Result is what the call brings; NoResult if Next does not look at it.
 type Consumer[Data, Result any] struct {
 	Name      keep.HandlerName
+	Was       keep.HandlerName // the name that it had first; empty: none
 	Subscribe []keep.TopicName
 	Publishes []keep.TopicName // nil: any declared topic
 	Order     keep.Order
@@ -208,7 +209,7 @@ func (c Consumer[D, R]) declare() (string, keep.HandlerName, object) {
 		subscribe = []keep.TopicName{}
 	}
 	return "consumers", c.Name, object{
-		{"subscribe", subscribe}, {"publishes", topicsOf(c.Publishes)}, {"order", optional(c.Order)}, {"key", place(c.Key)},
+		{"subscribe", subscribe}, {"publishes", topicsOf(c.Publishes)}, {"order", optional(c.Order)}, {"key", place(c.Key)}, {"was", optional(c.Was)},
 		{"prepare", place(c.Prepare)}, {"mutate", place(c.Mutate)}, {"next", place(c.Next)},
 	}
 }

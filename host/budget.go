@@ -50,7 +50,7 @@ func (h *Host) settleBudgets(ctx context.Context) {
 
 // settleBudgetsOnce lets such runs continue that wait now.
 func (h *Host) settleBudgetsOnce(ctx context.Context) {
-	if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx)); err != nil && ctx.Err() == nil {
-		h.log.WarnContext(ctx, "look for runs that wait for budgets", "err", err)
+	if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx), h.SettleUsers(ctx)); err != nil && ctx.Err() == nil {
+		h.log.WarnContext(ctx, "look for what waits for a person", "err", err)
 	}
 }

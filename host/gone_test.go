@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/handler"
+	"github.com/keep-run/keep/view"
 )
 
 // stops are the ways in which build 1 of a program leaves a run open.
@@ -124,6 +125,54 @@ func handlerGone(t *testing.T, how string) {
 	}
 }
 
+// A consumer that says which one it was carries on with the open run of that one, under its own name: nothing is asked
+// about it, and nothing happens twice. It may have been called otherwise in between.
+func TestConsumerWas(t *testing.T) {
+	for how := range stops {
+		for _, between := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%t", how, between), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { consumerWas(t, how, between) })
+			})
+		}
+	}
+}
+
+func consumerWas(t *testing.T, how string, between bool) {
+	w := newBubbleWorld(t)
+	w.leaveOpen(how)
+	renamed := paying("biller")
+	renamed.Was = "payer"
+	if between {
+		other := paying("collector")
+		other.Was = "payer"
+		w.deployPaying("build 2", other)
+	}
+	w.deployPaying("build 3", renamed)
+	w.start()
+	time.Sleep(3 * time.Hour) // virtual
+	w.idle()
+	if how == "approval" {
+		if err := w.decide("pay", keep.Approve); err != nil {
+			t.Fatal(err)
+		}
+		w.idle()
+	}
+	if n, ms := w.service.total(), w.mutations("pay"); n != 1 || len(ms) != 1 || ms[0].State != keep.Applied {
+		t.Errorf("%d effects and mutations %+v; want one", n, ms)
+	}
+	if ev, qs := w.event("pay", "due", "a"), w.questions("pay"); ev.Status != keep.EventConsumed || len(qs) != 0 {
+		t.Errorf("the event is %s, questions %+v; want it consumed, and none", ev.Status, qs)
+	}
+	if r := w.lastRun("pay"); r.Handler != "biller" || r.Status != keep.StatusCommitted {
+		t.Errorf("the last run %+v is not that of the new name", r)
+	}
+	for _, q := range w.questionsEver("pay") {
+		if strings.Contains(q.Question, "has no") {
+			t.Errorf("a person was asked %q", q.Question)
+		}
+	}
+}
+
 // asksOnce checks that a person is asked about the handler, and about nothing else.
 func (w *world) asksOnce(version string) {
 	w.t.Helper()
@@ -135,6 +184,13 @@ func (w *world) asksOnce(version string) {
 		if !strings.Contains(qs[0].Question, part) {
 			w.t.Errorf("asked %q, want that it says %q", qs[0].Question, part)
 		}
+	}
+	o, err := view.Read(w.t.Context(), w.database().(view.Store), time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if cs := o.Causes(); len(cs) != 1 || cs[0].Tool != "payer" || qs[0].Mutation != "" || !strings.HasPrefix(qs[0].Attempted, "run ") {
+		w.t.Errorf("the causes are %+v, and the question is about call %q, %q; want the handler alone", cs, qs[0].Mutation, qs[0].Attempted)
 	}
 	if r := w.lastRun("pay"); r.Closed || r.ID != qs[0].Run || r.Handler != "payer" || !r.RetryAt.IsZero() {
 		w.t.Errorf("the question %+v is not about the open run %+v, which waits for it", qs[0], r)

@@ -124,6 +124,11 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 	if h.isClosed() {
 		return keep.Deployment{}, ErrClosed
 	}
+	if w.native != nil {
+		if err := h.scripts.claim(w.Name, w.Was); err != nil {
+			return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
+		}
+	}
 	w, err := Continued(ctx, h.store, w)
 	if err != nil {
 		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)

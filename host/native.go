@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -85,6 +86,24 @@ func (s *scripts) addNative(w *Workflow, l sandbox.Limits) bool {
 	}
 	s.native[hash] = native{w.Name, w.native.Script(handler.Limits{Wall: l.Wall, Calls: l.HostCalls, Result: l.Result, LogLine: l.LogLine, Items: l.Items})}
 	return true
+}
+
+// claim takes the names of a workflow that is written in Go: the one that it has, and the one that it had before. No two
+// of a program have one in common, since each would be deployed in the place of the other.
+func (s *scripts) claim(name, was keep.WorkflowName) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range []keep.WorkflowName{name, was} {
+		if by := s.claims[n]; n != "" && by != "" && by != name {
+			return fmt.Errorf("this program has the workflow %s as %s already, and %s would be it, too: give one of them another name (two cannot be what one was)", n, by, name)
+		}
+	}
+	maps.DeleteFunc(s.claims, func(_, by keep.WorkflowName) bool { return by == name })
+	s.claims[name] = name
+	if was != "" {
+		s.claims[was] = name
+	}
+	return nil
 }
 
 // A native is the handlers of one version that is written in Go.

@@ -28,6 +28,8 @@ type scripts struct {
 	loaded map[versionOf]*script
 	recent list.List         // of those in loaded, the last used first
 	native map[string]native // versions written in Go, by their hash
+
+	claims map[keep.WorkflowName]keep.WorkflowName // see claim
 }
 
 // A versionOf names one version of one workflow.
@@ -37,7 +39,7 @@ type versionOf struct {
 }
 
 func newScripts(rt *sandbox.Runtime) *scripts {
-	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script), native: make(map[string]native)}
+	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script), native: make(map[string]native), claims: make(map[keep.WorkflowName]keep.WorkflowName)}
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no

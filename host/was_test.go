@@ -127,6 +127,31 @@ func continued(t *testing.T, kind string, doubt bool, deploy func(context.Contex
 	}
 }
 
+// No two workflows of a program are one: they would take each other's place at each start. One that is deployed again is
+// itself.
+func TestWorkflowWasTwice(t *testing.T) {
+	w := newWorld(t)
+	w.build = "build"
+	for _, step := range []struct {
+		payer
+		refused string
+	}{
+		{payer{name: "payments", was: "pay"}, ""},
+		{payer{name: "bills", was: "pay"}, "deploy: this program has the workflow pay as payments already, and bills would be it, too"},
+		{payer{name: "pay"}, "deploy: this program has the workflow pay as payments already, and pay would be it, too"},
+		{payer{name: "bills", was: "payments"}, "deploy: this program has the workflow payments as payments already, and bills would be it, too"},
+		{payer{name: "payments", was: "pay"}, ""},
+		{payer{name: "bills"}, ""},
+		{payer{name: "payments"}, ""},
+		{payer{name: "pay"}, ""},
+	} {
+		_, err := w.open().Deploy(t.Context(), step.load(w, "go"))
+		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
+			t.Errorf("Deploy of %+v = %v, want %q", step.payer, err, step.refused)
+		}
+	}
+}
+
 // A name that the database does not know says nothing, and two that it knows are refused.
 func TestWorkflowWasNotKnown(t *testing.T) {
 	for _, kind := range []string{"script", "go"} {
@@ -143,9 +168,11 @@ func TestWorkflowWasNotKnown(t *testing.T) {
 			if all, err := w.database().Workflows(t.Context()); err != nil || len(all) != 1 || all[0].Name != "payments" {
 				t.Errorf("workflows %+v, %v; want payments alone", all, err)
 			}
+			w.close() // another program has the other one
 			if err := deploy(payer{name: "pay"}); err != nil {
 				t.Fatal(err)
 			}
+			w.close()
 			err := deploy(payer{name: "payments", was: "pay"})
 			if want := "the workflow payments says that it was pay, and the database has both; remove was, or run it on another database"; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Deploy = %v, want %q", err, want)

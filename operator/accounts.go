@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/keep-run/keep"
 	law "github.com/keep-run/keep/law/account"
@@ -172,6 +173,46 @@ func (o *Operator) decideUser(ctx context.Context, q keep.Escalation, d keep.Dec
 			return nil
 		}
 	}
+}
+
+// SettleUsers withdraws the questions whether an account or a secret is of the same user for whose answer no call in doubt
+// waits any more. Any host may do it at any time: a call that begins to wait meanwhile finds at its next lookup that the
+// question was withdrawn, and asks anew.
+func (o *Operator) SettleUsers(ctx context.Context) error {
+	var asked []keep.Escalation
+	counts, err := o.store.CountEscalations(ctx, keep.EscalationFilter{Open: true})
+	if err != nil || counts[keep.AskPermission] == 0 {
+		return err
+	}
+	for p := (keep.Page{Limit: 500}); ; {
+		list, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+		if err != nil {
+			return err
+		}
+		asked = append(asked, slices.DeleteFunc(list, func(q keep.Escalation) bool { return !law.IsUserQuestion(q) })...)
+		if p.After = next; next == "" {
+			break
+		}
+	}
+	for p := (keep.Page{Limit: 500}); len(asked) > 0; {
+		list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: keep.NeedsReconcile}, p)
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			asked = slices.DeleteFunc(asked, func(q keep.Escalation) bool { return law.Awaits(m, q) })
+		}
+		if p.After = next; next == "" {
+			break
+		}
+	}
+	for _, q := range asked {
+		err := o.commit(ctx, "", 0, o.now(), keep.CloseEscalation{ID: q.ID})
+		if err != nil && !errors.Is(err, keep.ErrDecided) { // answered, or another host withdrew it
+			return fmt.Errorf("withdraw question %s: %w", q.ID, err)
+		}
+	}
+	return nil
 }
 
 // continueLookup plans a lookup for now. That somebody else did is no error.

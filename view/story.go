@@ -167,6 +167,12 @@ func holding(def keep.Definition, ev keep.Event, open []*Run) []*Run {
 	})
 }
 
+// carriedBy reports whether the handler of a name carries on with a run.
+func carriedBy(def keep.Definition, r *Run, name keep.HandlerName) bool {
+	h, ok := def.Carrier(r.Kind, r.Handler)
+	return ok && h.Name == name
+}
+
 // heldKeys says which order keys of consumers that read a topic have an unfinished run; empty: none.
 func heldKeys(def keep.Definition, topic keep.TopicName, open []*Run) string {
 	const some = 3
@@ -174,7 +180,7 @@ func heldKeys(def keep.Definition, topic keep.TopicName, open []*Run) string {
 	for _, name := range ReadersOf(def, topic) {
 		var keys []string
 		for _, r := range open {
-			if key, ok := r.Lane.Key(); ok && r.Handler == name {
+			if key, ok := r.Lane.Key(); ok && carriedBy(def, r, name) {
 				keys = append(keys, strconv.Quote(key))
 			}
 		}

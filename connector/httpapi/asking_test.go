@@ -16,31 +16,31 @@ const asking = `
 [tools.byBody]
 effect = "mutate"
 path = "/contacts"
-identity = ["id"]
+identity = ["email"]
 reconcile = { method = "POST", path = "/contacts/search", fixed = { filter = { email = "{email}" } } }
 
 [tools.bodyList]
 effect = "mutate"
 path = "/contacts"
-identity = ["id"]
+identity = ["email"]
 reconcile = { method = "POST", path = "/contacts/search", items = "$.data", since = "{sent_at:unix}", fixed = { email = "{email}" } }
 
 [tools.inside]
 effect = "mutate"
 path = "/contacts"
-identity = ["id"]
+identity = ["owner"]
 reconcile = { path = "/contacts", query = ["owner={owner.id}"] }
 
 [tools.each]
 effect = "mutate"
 path = "/contacts"
-identity = ["id"]
+identity = ["tags"]
 reconcile = { path = "/contacts", query = ["tag={tags}"] }
 
 [tools.object]
 effect = "mutate"
 path = "/contacts"
-identity = ["id"]
+identity = ["account", "owner"]
 reconcile = { method = "POST", path = "/accounts/{account}/search", fixed = { owner = "{owner}" } }
 
 [tools.fixedMatch]
@@ -145,7 +145,7 @@ func TestLookupMustAskForTheCall(t *testing.T) {
 		`path = "/x/{id}", match = { state = "done" }`:                           true,
 		`path = "/x/{id}", match = { state = "done", at = "{sent_at}" }`:         true,
 		`path = "/x", since = "{sent_at:unix}", match = ["id"]`:                  false,
-		`path = "/x", since = "{sent_at:unix}", match = { state = "{a.b}" }`:     false,
+		`path = "/x", since = "{sent_at:unix}", match = { state = "{id.b}" }`:    false,
 		`path = "/x", since = "{sent_at:unix}", contains = { note = "{token}" }`: false,
 	} {
 		conn, err := parseTools(head+"reconcile = { "+lookup+" }", "http://127.0.0.1:1")
@@ -166,6 +166,26 @@ func TestLookupMustAskForTheCall(t *testing.T) {
 		const want = "tools.x.reconcile: asks for nothing of the call, so it would take other records for it"
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", lookup, err, want)
+		}
+	}
+}
+
+// TestLookupAsksForTheWholeIdentity refuses lookups that take what another call made for the effect of this one.
+func TestLookupAsksForTheWholeIdentity(t *testing.T) {
+	t.Parallel()
+	const head = "[tools.x]\neffect = \"mutate\"\npath = \"/x\"\nidentity = [\"customer\", \"invoice\"]\nidempotency_header = \"X-Ref\"\n"
+	for lookup, missing := range map[string]string{
+		`path = "/x?customer={customer}"`:                                    "invoice",
+		`path = "/x", match = { invoice = "{invoice}" }`:                     "customer",
+		`path = "/x", match = { state = "{state}" }`:                         "customer, invoice",
+		`path = "/x?customer={customer}", match = { invoice = "{invoice}" }`: "",
+		`path = "/x/{customer.id}/{invoice}"`:                                "",
+		`path = "/x?customer={customer}", match = { ref = "{token}" }`:       "",
+	} {
+		_, err := parseTools(head+"reconcile = { "+lookup+" }", "http://127.0.0.1:1")
+		want := "tools.x.reconcile: does not ask for " + missing + ", which is in identity"
+		if missing == "" && err != nil || missing != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want one for %q", lookup, err, missing)
 		}
 	}
 }

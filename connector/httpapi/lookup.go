@@ -106,6 +106,9 @@ func (b *builder) finds(t *tool, l *lookup) {
 	case !ofCall(l.names()):
 		b.addf("reconcile", "asks for nothing of the call, so it would take other records for it: a time is not enough; "+
 			"put {token} or {param} into path, query or fixed, or say match = { FIELD = \"{param}\" }")
+	case len(b.unasked(l)) > 0:
+		b.addf("reconcile", "does not ask for %s, which is in identity, so a record of another call would count as this one's; "+
+			"name it in path, query, fixed or match, or take it out of identity if the rest says which call it is", strings.Join(b.unasked(l), ", "))
 	case len(l.contains) > 0 && !slices.Contains(l.compared(), tokenParam):
 		b.addf("reconcile.contains", "must contain {token}: other texts may be somebody else's")
 	}
@@ -156,4 +159,17 @@ func (b *builder) entries(key string, v any) []string {
 		b.addf(key, "must be a list or a table, not %s", fmt.Sprintf("%T", v))
 	}
 	return out
+}
+
+// unasked returns the params of the identity of which a lookup names nothing. One that asks by our token, or by what
+// was made before the call, needs none.
+func (b *builder) unasked(l *lookup) []string {
+	names := l.names()
+	for i, name := range names {
+		names[i], _, _ = strings.Cut(name, ".")
+	}
+	if slices.Contains(names, tokenParam) || slices.Contains(names, startParam) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(b.cfg.Identity), func(name string) bool { return slices.Contains(names, name) })
 }

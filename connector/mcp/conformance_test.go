@@ -290,3 +290,28 @@ func TestConfig(t *testing.T) {
 		t.Errorf("problems at %s\nwant        %s", got, want)
 	}
 }
+
+// TestLookupAsksForTheWholeIdentity refuses lookups that take what another call made for the effect of this one.
+func TestLookupAsksForTheWholeIdentity(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		match   []string
+		args    map[string]any
+		token   mcp.TokenConfig
+		missing string
+	}{
+		{match: []string{"customer"}, missing: "invoice"},
+		{match: []string{"state"}, args: map[string]any{"of": "{customer}"}, missing: "invoice"},
+		{match: []string{"invoice"}, args: map[string]any{"of": "id {customer}"}},
+		{match: []string{"customer", "invoice"}},
+		{match: []string{"customer"}, args: map[string]any{"of": "{token}"}, token: mcp.TokenConfig{Param: "ref"}},
+		{token: mcp.TokenConfig{Param: "ref"}},
+	} {
+		_, err := mcp.New("desk", mcp.Config{Place: mcp.Place{URL: "http://127.0.0.1:1"}, Tools: map[string]mcp.ToolConfig{
+			"pay": {Effect: connector.Mutate, Knowledge: mcp.Knowledge{Identity: []string{"customer", "invoice"}, Token: c.token,
+				Reconcile: &mcp.LookupConfig{Tool: "list", Match: c.match, Args: c.args}}}}})
+		if want := "asks for nothing of " + c.missing + ", which is in identity"; c.missing == "" && err != nil || c.missing != "" && !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("match %v, args %v: %v, want one for %q", c.match, c.args, err, c.missing)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -87,11 +88,27 @@ func (p Pairing) Validate() error {
 	case p.TokenParam == "" && p.Lookup.asksByToken():
 		return errors.New("reconcile.args: {token} is Keep's mark of a call, and no call would show it; send one (token = { param, append }), or ask by another param")
 	}
+	if missing := p.unasked(); len(missing) > 0 {
+		return fmt.Errorf("reconcile: asks for nothing of %s, which is in identity, so a row of another call would count as this one's; "+
+			"name it in args or match, or take it out of identity if the rest says which call it is", strings.Join(missing, ", "))
+	}
 	if _, err := parsePath(p.Lookup.More); err != nil {
 		return err
 	}
 	_, err := parsePath(p.Lookup.Found)
 	return err
+}
+
+// unasked returns the params of the identity that a lookup by fields compares with nothing and does not ask by.
+func (p Pairing) unasked() []string {
+	if len(p.Lookup.Match) == 0 || p.Lookup.asksByToken() {
+		return nil // the rows show our mark
+	}
+	args := slices.Collect(maps.Values(p.Lookup.Args))
+	return slices.DeleteFunc(slices.Clone(p.Identity), func(name string) bool {
+		return slices.Contains(p.Lookup.Match, name) ||
+			slices.ContainsFunc(args, func(arg json.RawMessage) bool { return bytes.Contains(arg, []byte("{"+name+"}")) })
+	})
 }
 
 // asksByToken reports whether the lookup asks for the host's token.

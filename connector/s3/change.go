@@ -1,6 +1,7 @@
 package s3
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -302,10 +304,24 @@ func (t *deleter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Ans
 		return connector.Answer{}, t.s.lost(ctx, "delete", false, err)
 	case at == missing:
 		return connector.Answer{Verdict: connector.Happened, Detail: "there is no object of that key"}, nil
-	case at == there && (p.ETag == "" || a.etag() == strings.Trim(p.ETag, `"`)):
-		return connector.Answer{Verdict: connector.Absent, Detail: "the object is there"}, nil
-	case at == there:
+	case at == there && p.ETag != "" && a.etag() != strings.Trim(p.ETag, `"`):
 		return connector.Answer{Verdict: connector.Retry, Detail: "there is another version, with the etag " + a.etag()}, nil
+	case at == there && p.ETag == "" && !olderThan(a, time.Since(m.CreatedAt)):
+		return connector.Answer{Verdict: connector.Retry, Detail: "somebody may have put the object after the call was recorded: it is of " +
+			cmp.Or(a.header.Get("Last-Modified"), "a time that the service does not say")}, nil
+	case at == there:
+		return connector.Answer{Verdict: connector.Absent, Detail: "the object is there"}, nil
 	}
 	return connector.Answer{Verdict: connector.Retry, Detail: "the service shows " + a.say()}, nil
+}
+
+// olderThan reports whether an object is as old as age, by the clock of the service alone, which tells both its
+// own time and that of the object in whole seconds.
+func olderThan(a *response, age time.Duration) bool {
+	now, err := http.ParseTime(a.header.Get("Date"))
+	if err != nil {
+		return false
+	}
+	made, err := http.ParseTime(a.header.Get("Last-Modified"))
+	return err == nil && now.Sub(made) > age+time.Second
 }

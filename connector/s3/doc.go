@@ -18,9 +18,10 @@
 // overwrite = ETAG it sends If-Match, so that it replaces that version and no other.
 // That is level A, if the service honours both headers, as Amazon does for all buckets.
 //
-// delete is level C: an object that is gone was deleted, by whomever; one that is there
-// was not. With etag the service deletes that version only, so that an object which
-// somebody put there meanwhile stays.
+// delete is level C: an object that is gone was deleted, by whomever; one that is there,
+// and was put before the call was recorded, was not. One that was put later, by the clock of the service,
+// proves nothing, so a person is asked: another delete would take what somebody put meanwhile.
+// With etag the service deletes that version only.
 //
 // A missing object is believed only if the service names it with the code NoSuchKey: a
 // wrong bucket and a gateway without its service answer 404, too.

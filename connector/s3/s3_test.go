@@ -204,6 +204,9 @@ func bench(tb testing.TB, name string) (*connectortest.Bench, *connectortest.Pro
 				tb.Fatal(err)
 			}
 			etags[n] = out.ETag
+			if err := s.Age(key(n), time.Now().Add(-time.Hour)); err != nil {
+				tb.Fatal(err)
+			}
 		}
 	}
 	switch name {
@@ -322,6 +325,43 @@ func TestTakenAway(t *testing.T) {
 		if _, controlled := tool(t, conn, "put").(connector.Controller); a.Verdict != want || spec.NeedsControl == complete || spec.Level != keep.LevelWitness || controlled {
 			t.Errorf("complete %t: when it was taken away, the lookup says %+v, and the tool %+v", complete, a, spec)
 		}
+	}
+}
+
+// TestPutAfterADelete is about an object that somebody put again when a delete had no answer: it is not the one
+// that was to be deleted, and no delete is sent for it.
+func TestPutAfterADelete(t *testing.T) {
+	s := s3test.Shared(t)
+	conn, key := open(t, config(s.Addr)), fresh()
+	put := func() {
+		if _, err := mutate(t, conn, "put", fresh(), fmt.Sprintf(`{"key":%q,"text":"x"}`, key)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := keep.Mutation{Token: "t", Payload: json.RawMessage(fmt.Sprintf(`{"key":%q}`, key)), CreatedAt: time.Now()}
+	look := func() connector.Verdict {
+		a, err := tool(t, conn, "delete").(connector.Reconciler).Reconcile(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Verdict
+	}
+	put()
+	if err := s.Age(key, m.CreatedAt.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); got != connector.Absent {
+		t.Errorf("the object of before is there: %v, want absent", got)
+	}
+	if _, err := tool(t, conn, "delete").(connector.Mutator).Mutate(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); got != connector.Happened {
+		t.Errorf("it is gone: %v, want happened", got)
+	}
+	put()
+	if got := look(); got != connector.Retry {
+		t.Errorf("another object is there: %v, want no answer", got)
 	}
 }
 

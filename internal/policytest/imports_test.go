@@ -70,7 +70,7 @@ connector/s3            clock  . law/ledger connector connector/internal/... con
 connector/sqldb         timed  . law/ledger connector connector/internal/...
 
 script/workflow         timed  . connector law/policy law/schedule
-script/sandbox          clock  script/sandbox/internal/... internal/regular internal/wall
+script/sandbox          clock  script/sandbox/internal/... internal/regular internal/cputime internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
 engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/schema
@@ -139,7 +139,7 @@ internal/sandboxtest    test   script/sandbox
 internal/llmtest        test
 internal/llmtest/record dev    internal/llmtest
 internal/ceiling        test   internal/cputime
-internal/cputime        test
+internal/cputime        clock
 internal/wallog         test
 internal/torture        dev    *
 internal/bench          dev    * internal/pgtest internal/cputime internal/wallog

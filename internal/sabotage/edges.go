@@ -228,6 +228,8 @@ var edgesBreaks = []Break{
 		`if in.Body.Action.NeedsConfirmation() && !in.Body.Confirm {`, `if false {`, "./api -run TestConfirmation"},
 
 	// sandbox: no script can hurt the host by being bundled.
+	{"limit-of-processor-time-counts-what-others-take", "bounded", "script/sandbox/phase.go",
+		`return used == 0 || used+p.ahead`, `return used == 0 || p.rt != nil || used+p.ahead`, "./script/sandbox -run TestCPULimitDoesNotCountOthers"},
 	{"brackets-without-end", "bounded", "script/sandbox/nesting.go",
 		`case len(d.open) > maxNesting:`, `case false:`, "./script/sandbox -run TestNestingHasAPlace"},
 	{"bundler-without-a-clock", "bounded", "script/sandbox/bundler.go",

@@ -49,15 +49,29 @@ func Changes(was, now map[string]string) (out []Change) {
 }
 
 // QuestionID returns the id of the one question about a change, whichever calls, workflows and hosts
-// it concerns.
-func (c Change) QuestionID() keep.EscalationID {
-	sum := sha256.Sum256([]byte(c.Ref + "\n" + c.Was + "\n" + c.Now + c.place))
+// it concerns: the nth, from 0, since one may be withdrawn and asked again.
+func (c Change) QuestionID(n int) keep.EscalationID {
+	about := c.Ref + "\n" + c.Was + "\n" + c.Now + c.place
+	if n > 0 {
+		about += fmt.Sprintf("\nasked again %d", n)
+	}
+	sum := sha256.Sum256([]byte(about))
 	return keep.EscalationID("esc_user_" + hex.EncodeToString(sum[:10]))
 }
 
 // IsUserQuestion reports whether a question is about a Change.
 func IsUserQuestion(q keep.Escalation) bool {
 	return q.Kind == keep.AskPermission && q.Run == "" && q.Workflow == ""
+}
+
+// Withdrawn reports whether a question was closed since nothing waited for its answer any more. It says nothing of
+// the user: what waits later asks the next one.
+func Withdrawn(q keep.Escalation) bool { return !q.ClosedAt.IsZero() && q.Decision == nil }
+
+// Awaits reports whether a call may wait for the answer to a question about a change: it is in doubt, and was sent
+// with some value of what has changed. It may be looked up once more before it says that it waits.
+func Awaits(m keep.Mutation, q keep.Escalation) bool {
+	return m.State == keep.NeedsReconcile && m.SentAs().As[q.Title] != ""
 }
 
 // Said returns what a person answered to the question about a change: that it is of the same user, that
@@ -90,10 +104,10 @@ func (c Change) After() string {
 	return fmt.Sprintf("the %s was replaced since", c.Ref)
 }
 
-// Question returns what a person is asked about a change, when it first matters: for the call m.
-func (c Change) Question(m keep.Mutation, now time.Time) keep.Escalation {
+// Question returns what a person is asked about a change, when it first matters: for the call m. It is the nth about it.
+func (c Change) Question(m keep.Mutation, n int, now time.Time) keep.Escalation {
 	q := keep.Escalation{
-		ID: c.QuestionID(), Kind: keep.AskPermission, CreatedAt: now, Connection: m.Tool.Connection(), Title: c.Ref,
+		ID: c.QuestionID(n), Kind: keep.AskPermission, CreatedAt: now, Connection: m.Tool.Connection(), Title: c.Ref,
 		Question:  fmt.Sprintf("Is the %s still that of the same user? %s sent calls in doubt with %s, and %s.", c.Ref, m.Tool.Connection(), c.Before(), c.After()),
 		Attempted: fmt.Sprintf("%s on %s, and every other call in doubt that was sent so", m.Tool, m.Target),
 		Why:       "the service shows another user no effect of these calls, and takes them for new ones if they are sent again; so they wait, and nothing is sent again until you decide",

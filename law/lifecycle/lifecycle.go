@@ -348,8 +348,12 @@ func Deployed(r keep.Run, now time.Time) (keep.Run, bool) {
 const handlerGone = "handler-gone"
 
 // HandlerGone returns r, which is due, as it waits since version v has not its handler. What it pinned stays;
-// one that failed by logic has given its events back already, and begins anew with another version.
+// one that failed by logic has given its events back already, and begins anew with another version. It has crashed
+// as often as before, unless a person had it tried again after that.
 func HandlerGone(r keep.Run, v keep.Version, now time.Time) keep.Run {
+	if r.Status == keep.StatusInternal {
+		r.Crashes = 0
+	}
 	if r.Status != keep.StatusLogic {
 		r.Status = keep.StatusPerson
 	}

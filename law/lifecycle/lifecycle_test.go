@@ -432,6 +432,19 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// Whose handler is gone has crashed as often as before. One whose crash loop a person saw may crash as often again.
+func TestHandlerGoneCounts(t *testing.T) {
+	for status, want := range map[keep.RunStatus]int{keep.StatusCrashed: 9, keep.StatusTransient: 9, keep.StatusInternal: 0} {
+		r := full(keep.Consumer, keep.Prepared, status)
+		r.Crashes = 9
+		gone := lifecycle.HandlerGone(r, keep.Version{Major: 2}, t0)
+		back, due := lifecycle.Deployed(gone, t0)
+		if next, _ := lifecycle.NextAttempt(back, keep.Mutation{}, "run_3", keep.Version{Major: 3}, t0); !due || next.Crashes != want {
+			t.Errorf("after %s: due %t, %d crashes; want %d", status, due, next.Crashes, want)
+		}
+	}
+}
+
 // A logic failure waits for a new version, and so does who waits for an approval: that was
 // asked for the version before. Once it is answered, the next attempt finds out.
 func TestDeployed(t *testing.T) {

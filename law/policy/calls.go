@@ -66,6 +66,10 @@ func Check(p Place, c Call, name string) *keep.Failure {
 	for _, ok := range allowed[p] {
 		words = append(words, strings.Replace(string(ok), " tool", " tools", 1))
 	}
+	var hint string
+	if p == InJob && Allowed(InItem, c) {
+		hint = "; in an item, call it on the ctx that the handler of withItem gets"
+	}
 	return keep.Failf(keep.ClassLogic, "forbidden-call",
-		"ctx.%s (%s) is not allowed in %s; allowed there: %s", name, c, p, strings.Join(words, ", "))
+		"ctx.%s (%s) is not allowed in %s; allowed there: %s%s", name, c, p, strings.Join(words, ", "), hint)
 }

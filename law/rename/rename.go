@@ -322,7 +322,7 @@ func Workflows(stored []Stored, written []Written, exists func(entry string) boo
 func Alike(s Stored, w Written, exists func(entry string) bool) bool {
 	same := func(old keep.Handler) bool {
 		return slices.ContainsFunc(w.Handlers, func(h keep.Handler) bool {
-			return h.Kind == old.Kind && (h.Name == old.Name || h.Kind == keep.Job && h.ItemsOf() == old.ItemsOf())
+			return h.Kind == old.Kind && (h.Name == old.Name || h.ItemsOf() == old.ItemsOf())
 		})
 	}
 	if s.Entry == w.Entry {

@@ -9,15 +9,22 @@ import (
 
 // Deployed returns the state with which a handler starts in a new version: that of
 // the handler before, if it is of the same kind. A schedule that did not change keeps
-// its next tick; a consumer looks again at the events that it passed over. bare is the
+// its next tick; a consumer looks again at the events that it passed over, and one that is renamed takes its alarm along. bare is the
 // interval of a handler without a schedule.
 func Deployed(h keep.Handler, states []keep.HandlerState, before keep.Deployment, bare time.Duration, now time.Time) (keep.HandlerState, error) {
-	s := keep.HandlerState{Handler: h.Name, Kind: h.Kind}
-	if i := slices.IndexFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name }); i >= 0 && states[i].Kind == h.Kind {
-		s = states[i]
+	of := func(name keep.HandlerName) keep.HandlerState {
+		i := slices.IndexFunc(states, func(s keep.HandlerState) bool { return s.Handler == name && s.Kind == h.Kind })
+		if i < 0 {
+			return keep.HandlerState{Handler: h.Name, Kind: h.Kind}
+		}
+		return states[i]
 	}
+	s := of(h.Name)
 	s.IdleSeq = 0
 	if h.Kind == keep.Consumer {
+		if was := calledIn(before.Definition, h); was != h.Name {
+			s.WakeAt = of(was).WakeAt
+		}
 		return s, nil
 	}
 	old, known := before.Definition.Handler(h.Name)
@@ -30,6 +37,20 @@ func Deployed(h keep.Handler, states []keep.HandlerState, before keep.Deployment
 	}
 	s.NextAt = plan.First(now)
 	return s, nil
+}
+
+// calledIn returns the name by which a version before has a handler, whose alarm it takes over; its own if that has none.
+func calledIn(before keep.Definition, h keep.Handler) keep.HandlerName {
+	if _, known := before.Handler(h.Name); known {
+		return h.Name
+	}
+	if was, known := before.Handler(keep.HandlerName(h.ItemsOf())); known && was.Kind == h.Kind {
+		return was.Name
+	}
+	if was, known := before.FirstNamed(h.Kind, h.ItemsOf()); known {
+		return was.Name
+	}
+	return h.Name
 }
 
 // BringForward returns the state of a job that becomes due now, and false if it is due

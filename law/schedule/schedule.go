@@ -62,6 +62,9 @@ type Open struct {
 	Run   keep.Run
 	Doubt keep.Mutation // its mutation; zero: none
 
+	// By is the handler of the current version that carries on with it; empty: none does.
+	By keep.HandlerName
+
 	// Strict: the current version declares the handler with another order than that
 	// of the lane, by which the workflow waits for the run.
 	Strict bool
@@ -73,7 +76,7 @@ type Open struct {
 
 // IsStrict reports whether a version orders all events of the consumer of a run, whatever the lane of that is.
 func IsStrict(def keep.Definition, r keep.Run) bool {
-	h, ok := def.Handler(r.Handler)
+	h, ok := def.Carrier(r.Kind, r.Handler)
 	return ok && h.Kind == keep.Consumer && h.Order == keep.OrderAll
 }
 
@@ -266,7 +269,9 @@ func (s *Snapshot) woken(h *Handler, now time.Time) bool {
 
 // occupied reports whether a run of an ordered consumer is open that has no event.
 func (s *Snapshot) occupied(h *Handler) bool {
-	return slices.ContainsFunc(s.Open, func(o Open) bool { return o.Run.Lane == keep.HandlerLane(h.Name) })
+	return slices.ContainsFunc(s.Open, func(o Open) bool {
+		return o.Run.Lane == keep.HandlerLane(h.Name) || o.By == h.Name && o.Run.Lane.IsHandler()
+	})
 }
 
 // detachable reports whether r waits for the outcome of a call in an item.

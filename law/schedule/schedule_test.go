@@ -335,3 +335,30 @@ func TestDetachedDoubts(t *testing.T) {
 		})
 	}
 }
+
+// A consumer that has another name keeps its alarm, and looks at its events again.
+func TestDeployedConsumerOfAnotherName(t *testing.T) {
+	alarm := keep.HandlerState{Handler: "act", Kind: keep.Consumer, WakeAt: now.Add(time.Hour), IdleSeq: 9}
+	before := func(hs ...keep.Handler) keep.Deployment {
+		return keep.Deployment{Definition: keep.Definition{Handlers: hs}}
+	}
+	act := keep.Handler{Name: "act", Kind: keep.Consumer}
+	for _, c := range []struct {
+		name   string
+		before keep.Deployment
+		h      keep.Handler
+		rings  bool
+	}{
+		{"says so", before(act), keep.Handler{Name: "handle", Kind: keep.Consumer, Items: "act"}, true},
+		{"says it of the first name", before(keep.Handler{Name: "act", Kind: keep.Consumer, Items: "first"}), keep.Handler{Name: "handle", Kind: keep.Consumer, Items: "first"}, true},
+		{"has its first name back", before(keep.Handler{Name: "act", Kind: keep.Consumer, Items: "handle"}), keep.Handler{Name: "handle", Kind: keep.Consumer}, true},
+		{"says nothing", before(act), keep.Handler{Name: "handle", Kind: keep.Consumer}, false},
+		{"was no consumer", before(keep.Handler{Name: "act", Kind: keep.Producer}), keep.Handler{Name: "handle", Kind: keep.Consumer, Items: "act"}, false},
+	} {
+		stale := keep.HandlerState{Handler: "other", Kind: keep.Consumer}
+		s, err := schedule.Deployed(c.h, []keep.HandlerState{stale, alarm}, c.before, time.Hour, now)
+		if err != nil || s.Handler != "handle" || s.IdleSeq != 0 || !s.WakeAt.IsZero() != c.rings {
+			t.Errorf("%s: %+v, %v; want that it rings: %t", c.name, s, err, c.rings)
+		}
+	}
+}

@@ -310,6 +310,26 @@ func TestCPULimitDoesNotCountHostCalls(t *testing.T) {
 	}
 }
 
+// On a machine where others have the processors a script is not stopped as if it had computed: what the process used
+// is less than the time that passed.
+func TestCPULimitDoesNotCountOthers(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		passed, used []time.Duration
+		over         []bool
+	}{
+		"alone":                 {[]time.Duration{s, 4 * s, 6 * s}, []time.Duration{11 * s, 14 * s, 16 * s}, []bool{false, false, true}},
+		"beside others":         {[]time.Duration{s, 6 * s, 60 * s, 61 * s}, []time.Duration{10 * s, 11 * s, 14 * s, 14*s + 1}, []bool{false, false, false, true}},
+		"others in the process": {[]time.Duration{s, 5 * s, 5*s + 1}, []time.Duration{10 * s, 90 * s, 91 * s}, []bool{false, false, true}},
+		"first looked at late":  {[]time.Duration{5*s + 1}, []time.Duration{10 * s}, []bool{true}},
+		"system says nothing":   {[]time.Duration{s, 6 * s}, []time.Duration{0, 0}, []bool{false, true}},
+	} {
+		if over := sandbox.Overtime(5*s, c.passed, c.used); !slices.Equal(over, c.over) {
+			t.Errorf("%s: %v, want %v", name, over, c.over)
+		}
+	}
+}
+
 func TestCancelledContextEndsTheScript(t *testing.T) {
 	rt := openRuntime(t, sandbox.Config{})
 	p := mustLoad(t, rt, "t.js", handler(`ctx.log("here"); for (;;) ;`))

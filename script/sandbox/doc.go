@@ -77,9 +77,9 @@
 // # Processors and memory
 //
 // As many phases compute at once as the machine has processors; a phase that
-// waits for its host holds none, and one that computes for long yields to others. The CPU limit counts time between getting a processor and
-// giving it back: on an overloaded machine that is more than what the processor
-// spent on it.
+// waits for its host holds none, and one that computes for long yields to others. The CPU limit counts the time
+// between getting a processor and giving it back, or what the process used of processors meanwhile if that is less: on
+// a machine with much other work a script is not stopped for what others take. (Windows counts the first alone.)
 //
 // A loaded program keeps the blocks of memory in which it differs from the
 // engine without a script, mostly under 100 KiB. An instance, about 2 MiB, belongs

@@ -14,6 +14,18 @@ func (prog *Program) Footprint() (own, base, memory int) {
 	return prog.template.own + parts, len(prog.rt.base.image), prog.template.size
 }
 
+// Overtime reports whether a phase with a limit is to end, when times have passed and the process has used
+// used of processors, one look after the other.
+func Overtime(limit time.Duration, passed, used []time.Duration) (over []bool) {
+	look := 0
+	began := time.Now()
+	p := &phase{limits: Limits{CPU: limit}, entered: began, rt: &Runtime{processor: func() time.Duration { return used[look] }}}
+	for look = range passed {
+		over = append(over, p.overtime(began.Add(passed[look])))
+	}
+	return over
+}
+
 // Idle is the number of instances that wait for work.
 func (rt *Runtime) Idle() int {
 	rt.pool.mu.Lock()

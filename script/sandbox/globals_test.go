@@ -68,6 +68,9 @@ func TestGlobals(t *testing.T) {
 			`["a=1&b=9",["9"],true,false,2,["a","b"],["1","9"]]`},
 		// Others.
 		{`await new Promise((ok) => queueMicrotask(() => ok(1)))`, `1`},
+		{`(() => { try { Keep.job(() => {}) } catch (e) { return e.name + ": " + e.message } })()`,
+			`"TypeError: there is no Keep.job: there are Keep.workflow and Keep.consumer; a job or a producer is a function, or { schedule, handler }"`},
+		{`[Keep.then === undefined, "job" in Keep, JSON.stringify(Keep), String(Object.keys(Keep))]`, `[true,false,"{}","workflow,consumer"]`},
 		{`[Object.isFrozen(Keep), String(Object.getOwnPropertyDescriptor(globalThis, "Keep").writable)]`, `[true,"false"]`},
 		{`[String.raw` + "`\\n`" + `, Object.groupBy([1, 2], (v) => v % 2 ? "odd" : "even"), [3, 1].toSorted(), "a-b".replaceAll("-", "+")]`, `["\\n",{"odd":[1],"even":[2]},[1,3],"a+b"]`},
 		{`[typeof ctx, typeof ctx.crm, typeof ctx.crm.find, ctx.then, ctx.crm.then, ctx.toJSON, ctx[Symbol.iterator], ctx.crm === ctx.crm, ctx.item]`, `["object","function","function",null,null,null,null,true,null]`},

@@ -50,7 +50,9 @@ type phase struct {
 	inside  bool // holds a slot of the gate
 	used    time.Duration
 	entered time.Time
-	turned  time.Time // start of the current turn at the gate
+	sampled bool          // the processor time of the process was asked for
+	ahead   time.Duration // what is to be added to it for an upper bound of the phase's own
+	turned  time.Time     // start of the current turn at the gate
 
 	stop    error // why the script must end; the first reason stays
 	stopped time.Time
@@ -136,7 +138,7 @@ func (p *phase) check(now time.Time) {
 		return
 	}
 	switch {
-	case p.used+now.Sub(p.entered) > p.limits.CPU:
+	case p.overtime(now):
 		p.halt(&LimitError{Limit: "cpu", Value: int64(p.limits.CPU)}, now)
 	case now.After(p.deadline):
 		p.halt(&LimitError{Limit: "wall", Value: int64(p.limits.Wall)}, now)
@@ -149,6 +151,24 @@ func (p *phase) check(now time.Time) {
 		default:
 		}
 	}
+}
+
+// overtime reports whether the script has computed for longer than it may. Both the time that passed
+// while it held a processor and what the whole process used of processors are at least what the script used, and
+// on a machine with much other work the second is less. It is asked for once an eighth of the limit has passed.
+func (p *phase) overtime(now time.Time) bool {
+	passed := p.used + now.Sub(p.entered)
+	if passed <= p.limits.CPU/8 {
+		return false
+	}
+	if !p.sampled {
+		p.sampled, p.ahead = true, passed-p.rt.processor()
+	}
+	if passed <= p.limits.CPU {
+		return false
+	}
+	used := p.rt.processor()
+	return used == 0 || used+p.ahead > p.limits.CPU // 0: the system does not say
 }
 
 // halt notes why the script must end. It takes effect at the next interrupt.
@@ -437,7 +457,7 @@ func (p *phase) tell(entry value, args ...value) error {
 // renewTime gives an item, or what comes after it, the time of a phase.
 func (p *phase) renewTime() {
 	p.entered = time.Now()
-	p.used, p.deadline = 0, p.entered.Add(p.limits.Wall)
+	p.used, p.sampled, p.deadline = 0, false, p.entered.Add(p.limits.Wall)
 	// A context with a timer for each of many short items costs more than they
 	// do: a call may be cut off a tenth of the limit early instead.
 	if p.deadline.Sub(p.wall.Until()) > p.limits.Wall/10 {

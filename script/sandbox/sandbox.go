@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/keep-run/keep/internal/cputime"
 )
 
 // loopsPerTick is how many loop heads compiled code runs between two looks at
@@ -55,6 +57,9 @@ type Runtime struct {
 	pool   *pool
 	gate   *gate
 
+	// processor is the processor time that the process has used; 0: the system does not say.
+	processor func() time.Duration
+
 	closed chan struct{}
 
 	mu      sync.Mutex // protects closing
@@ -86,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if n <= 0 {
 		n = runtime.GOMAXPROCS(0)
 	}
-	rt := &Runtime{limits: limits, gate: newGate(n), closed: make(chan struct{})}
+	rt := &Runtime{limits: limits, gate: newGate(n), processor: cputime.Used, closed: make(chan struct{})}
 	if rt.engine, err = acquireEngine(ctx, engineKey{cfg.CacheDir, limits.Memory}, n); err != nil {
 		return nil, err
 	}

@@ -165,6 +165,9 @@ declare namespace Keep {
     /** The key of an event, for order "key". It gets the event alone; the same event must give the same key. */
     key?(event: Event): string | number | Promise<string | number>;
 
+    /** The name that the consumer had first: it carries on with the unfinished runs of that one. */
+    was?: string;
+
     /** Selects events and computes all data. Changes nothing. trigger is the oldest pending event that no unfinished run holds up. */
     prepare(ctx: PrepareCtx, trigger: Event | undefined): PrepareResult | Promise<PrepareResult>;
 

@@ -81,7 +81,7 @@ var (
 	workflowKeys = []string{"name", "was", "new", "topics", "producers", "consumers", "jobs", "on_blocked"}
 	topicKeys    = []string{"was", "new"}
 	producerKeys = []string{"schedule", "publishes", "was", "new", "handler"}
-	consumerKeys = []string{"subscribe", "publishes", "order", "key", "prepare", "mutate", "next"}
+	consumerKeys = []string{"subscribe", "publishes", "order", "key", "was", "prepare", "mutate", "next"}
 	jobKeys      = []string{"schedule", "was", "new", "handler"}
 	scheduleKeys = []string{"interval", "cron", "timezone"}
 )
@@ -249,7 +249,7 @@ func (c *checker) section(at location, m member, check handlerChecker) {
 	}
 	var kind keep.Kind
 	var names []keep.HandlerName
-	kept := make(map[keep.HandlerName]keep.HandlerName) // by name: whose items or checkpoint it has
+	kept := make(map[keep.HandlerName]keep.HandlerName) // by name: the first one that it had
 	for _, h := range m.value.members {
 		if h.value.undefined() {
 			c.problem(at.key(h.key), "remove it, or check the name that it refers to", "is undefined")
@@ -267,10 +267,8 @@ func (c *checker) section(at location, m member, check handlerChecker) {
 		}
 		checked := check(here.of(h.value), h.value, keep.Handler{Name: name})
 		c.def.Handlers = append(c.def.Handlers, checked)
-		if checked.Kind != keep.Consumer {
-			kind, kept[name] = checked.Kind, keep.HandlerName(checked.ItemsOf())
-			names = append(names, name)
-		}
+		kind, kept[name] = checked.Kind, keep.HandlerName(checked.ItemsOf())
+		names = append(names, name)
 	}
 	apart(c, at, string(kind), names, func(n keep.HandlerName) keep.HandlerName { return kept[n] })
 }
@@ -317,7 +315,7 @@ func (c *checker) job(at location, v value, h keep.Handler) keep.Handler {
 	return c.formerHandler(at, v, h)
 }
 
-// formerHandler reads what is said of the name of a producer or job.
+// formerHandler reads what is said of the name of a handler.
 func (c *checker) formerHandler(at location, v value, h keep.Handler) keep.Handler {
 	var was string
 	if was, h.New = c.formerName(at, v); was != "" {
@@ -364,7 +362,7 @@ func (c *checker) consumer(at location, v value, h keep.Handler) keep.Handler {
 	} else {
 		h.IgnoresResult = true
 	}
-	return h
+	return c.formerHandler(at, v, h)
 }
 
 // order reads which events wait for an unfinished run of a consumer, and checks that it

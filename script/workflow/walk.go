@@ -18,7 +18,8 @@ type walk struct {
 	code
 	where policy.Place
 	names map[string][]string // way from ctx; empty: ctx itself
-	items []span              // handlers given to withItem
+	outer string              // the parameter that is ctx; empty: it is taken apart, or there is none
+	items []itemHandler       // given to withItem
 	seen  map[string]bool     // functions of the file that were read, so that none is read twice
 	calls []span              // calls of tools, to find those in a try
 
@@ -42,10 +43,25 @@ func (w *walk) name(n int, fallback bool) {
 	params := w.parameters()
 	if n < len(params) {
 		w.pattern(params[n], nil)
+		w.outer = w.f.plainName(params[n])
 	}
 	if len(w.names) == 0 && fallback {
 		w.names["ctx"] = nil
 	}
+}
+
+// An itemHandler is a function that is given to withItem.
+type itemHandler struct {
+	span
+	ctx string // its parameter; empty: it is taken apart, or there is none
+}
+
+// plainName returns the name of a parameter; empty: it is a pattern.
+func (f *file) plainName(s span) string {
+	if s.value < s.end && f.tokens[s.value].kind == tName {
+		return f.tokens[s.value].text
+	}
+	return ""
 }
 
 // pattern gives the names in a declaration their meaning: a plain name stands
@@ -211,20 +227,30 @@ func callOf(e connector.Effect) policy.Call {
 	}
 }
 
-// placeAt returns the place of token i: a job's handler has items in it.
+// placeAt returns the place of token i: a job's handler has items in it. The job's own ctx is outside of them,
+// wherever it is used.
 func (w *walk) placeAt(i int) policy.Place {
-	for _, s := range w.items {
-		if s.key <= i && i < s.end {
-			return policy.InItem
-		}
+	if h := w.itemAt(i); h != nil && (h.ctx == w.outer || w.f.tokens[i].text != w.outer) {
+		return policy.InItem
 	}
 	return w.where
+}
+
+// itemAt returns the handler of an item that token i is in, or nil.
+func (w *walk) itemAt(i int) *itemHandler {
+	if n := slices.IndexFunc(w.items, func(h itemHandler) bool { return h.key <= i && i < h.end }); n >= 0 {
+		return &w.items[n]
+	}
+	return nil
 }
 
 // builtin handles a call of ctx that is not a tool.
 func (w *walk) builtin(call policy.Call, way []string, where policy.Place, i, end int, called bool) {
 	if !called {
 		return
+	}
+	if call == policy.CallWithItem && w.itemAt(i) != nil {
+		where = policy.InItem // by whichever ctx: an item in an item never begins
 	}
 	if f := policy.Check(where, call, strings.Join(way, ".")); f != nil {
 		w.find(Warning, ForbiddenCall, w.position(i), where, f.Message, "")
@@ -249,12 +275,14 @@ func (w *walk) item(arg span) {
 		w.follow(w.f.tokens[arg.value].text, 0, policy.InItem, true)
 		return
 	}
-	w.items = append(w.items, arg)
+	h := itemHandler{span: arg}
 	w.guard(arg)
 	inner := code{f: w.f, from: arg.value, to: arg.end}
 	if params := inner.parameters(); len(params) > 0 {
 		w.pattern(params[0], nil)
+		h.ctx = w.f.plainName(params[0])
 	}
+	w.items = append(w.items, h)
 }
 
 // topics checks the topics that are written as text in an argument.

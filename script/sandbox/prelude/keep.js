@@ -377,8 +377,18 @@
     };
     return mark;
   };
+  // What Keep does not have is said where it is used: the engine alone would say "not a function".
+  const keepTraps = freeze({
+    __proto__: null,
+    get(keep, name) {
+      const value = keep[name];
+      if (value !== undefined || typeof name !== "string" || name === "then" || name === "toJSON") return value;
+      throw new TypeErrorCtor("there is no Keep." + cut(name, 128) +
+        ": there are Keep.workflow and Keep.consumer; a job or a producer is a function, or { schedule, handler }");
+    },
+  });
   defineProperty(globalThis, "Keep", {
-    __proto__: null, value: freeze({ workflow: marker("workflow"), consumer: marker("consumer") }),
+    __proto__: null, value: new ProxyCtor(freeze({ workflow: marker("workflow"), consumer: marker("consumer") }), keepTraps),
     writable: false, enumerable: false, configurable: false,
   });
 
