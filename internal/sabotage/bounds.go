@@ -155,6 +155,8 @@ var boundsBreaks = []Break{
 		`others = others.Plus(d.Summed.Get(SummedKey{c.Key, name}))`, `_ = SummedKey{c.Key, name}`, "./store/sqlite -run TestStore/what_is_spent_is_the_sum"},
 	{"what-moves-stays-in-its-sum", "within-budget", "store/sqlite/budget.go",
 		`toSums("-", `, `toSums("0 * ", `, "./store/sqlite -run TestStore/what_is_spent_is_the_sum"},
+	{"sums-are-written-by-many", "within-budget", "store/postgres/mutation.go",
+		`t.add(&lockSums, text(string(f.Put.Key)))`, `_ = lockSums`, "./store/postgres -run TestSumsAreWrittenByOne"},
 	{"a-sum-begins-late", "within-budget", "law/commit/sums.go",
 		`return edge, spans`, `spans[1].From++; return edge, spans`, "./law/commit -run TestSpansAfter"},
 	{"budget-is-not-locked", "within-budget", "store/postgres/budget.go",

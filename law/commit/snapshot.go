@@ -271,6 +271,12 @@ func (s *Snapshot) AddSpending(m keep.Mutation) {
 	s.Spending.Put(m.Key, keep.Mutation{Key: m.Key, State: m.State, Spent: m.Spent, SpentAt: m.SpentAt})
 }
 
+// AddSummed adds what is summed for a call. If it is asked for twice, as when a group has its commit of two times, the
+// larger sum holds for both.
+func (s *Snapshot) AddSummed(k SummedKey, sum keep.Amount) {
+	s.Summed.Put(k, max(sum, s.Summed.Get(k)))
+}
+
 // A SummedKey is a name of a budget, and the call for which its window was summed, without that call.
 type SummedKey struct {
 	Key  keep.MutationKey

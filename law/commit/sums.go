@@ -39,10 +39,14 @@ func SpansAfter(since int64) (edge int64, spans [len(SumLevels)]Span) {
 // Sums of amounts are kept as two numbers, of which neither is ever too large: those of amount >> LowBits, and of the rest.
 const LowBits = 30
 
-// JoinSum returns the sum that the two numbers say, at most the largest amount.
+// JoinSum returns the sum that the two numbers say, at most the largest amount. None is below zero: a sum that is
+// wrong takes nothing from others.
 func JoinSum(high, low int64) keep.Amount {
-	if high += low >> LowBits; high > math.MaxInt64>>LowBits {
+	switch high += low >> LowBits; {
+	case high > math.MaxInt64>>LowBits:
 		return math.MaxInt64
+	case high < 0:
+		return 0
 	}
 	return keep.Amount(high<<LowBits | low&(1<<LowBits-1))
 }

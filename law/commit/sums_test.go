@@ -48,6 +48,26 @@ func TestSpansAfter(t *testing.T) {
 	})
 }
 
+// A sum that is wrong takes nothing from others.
+func TestJoinSumBelowZero(t *testing.T) {
+	for _, c := range [][2]int64{{-1, 0}, {0, -1}, {-3, 1 << 31}, {2, -(2<<commit.LowBits + 1)}} {
+		if got := commit.JoinSum(c[0], c[1]); got != 0 {
+			t.Errorf("the sum of %d and %d is %d, want 0", c[0], c[1], got)
+		}
+	}
+}
+
+// A group may have the commit of one call twice, of two times: neither is judged by the smaller sum.
+func TestAddSummed(t *testing.T) {
+	var s commit.Snapshot
+	for _, sum := range []keep.Amount{3, 7, 5} {
+		s.AddSummed(commit.SummedKey{Key: "k", Name: "money"}, sum)
+	}
+	if got := s.Summed.Get(commit.SummedKey{Key: "k", Name: "money"}); got != 7 {
+		t.Errorf("the sum is %d, want 7", got)
+	}
+}
+
 func TestJoinSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var high, low int64

@@ -134,7 +134,7 @@ func (s *snapshot) scanSpending(row pgx.CollectableRow) error {
 	case err != nil:
 		return err
 	case name != nil:
-		s.Summed.Put(commit.SummedKey{Key: m.Key, Name: *name}, commit.JoinSum(high, low))
+		s.AddSummed(commit.SummedKey{Key: m.Key, Name: plain(*name)}, commit.JoinSum(high, low))
 	default:
 		m.State, m.SpentAt = keep.MutationState(*state), moment(*at)
 		s.AddSpending(m)
@@ -172,8 +172,14 @@ func (db *DB) Spent(ctx context.Context, names []string, since time.Time, except
 	return sum, db.fold(ctx)
 }
 
-// toSums adds the records that a query finds to the sums, or with the sign "-" takes them out of them. The records are locked
-// first, and then sums in their order, by whoever does either.
+// sumsLock is held by whoever writes to sums, for pg_advisory_xact_lock. A commit waits for it before it writes
+// anything, and has taken by then whatever else it locks by name, so nobody waits for another in a circle; and what a sweep deletes
+// is not summed meanwhile. Who only sums what is there does not wait: another does it, or the next one.
+const sumsLock = `((1802724719::bigint << 32) | 'spent_sum'::regclass::oid::bigint)`
+
+var lockSums = literal(`SELECT pg_advisory_xact_lock(`+sumsLock+`) WHERE $1::text[] IS NOT NULL`, "text")
+
+// toSums adds the records that a query finds to the sums, or with the sign "-" takes them out of them.
 func toSums(records, sign, summedAt string) string {
 	return `WITH taken AS (` + records + `),
 		marked AS (UPDATE mutation m SET summed_at = ` + summedAt + ` FROM taken t WHERE m.workflow = t.workflow AND m.tool = t.tool AND m.n = t.n),
@@ -188,7 +194,7 @@ func toSums(records, sign, summedAt string) string {
 const toSum = `SELECT mutation.workflow, mutation.tool, mutation.n, mutation.spent_at, mutation.spent FROM `
 
 var (
-	fold = toSums(toSum+`mutation WHERE `+stored.Foldable+` ORDER BY spent_at LIMIT $1 FOR UPDATE SKIP LOCKED`, "", "m.spent_at")
+	fold = toSums(toSum+`mutation WHERE spent_at > 0 AND `+stored.Foldable+` AND (SELECT pg_try_advisory_xact_lock(`+sumsLock+`)) ORDER BY spent_at LIMIT $1 FOR UPDATE SKIP LOCKED`, "", "m.spent_at")
 
 	unfoldMutation = literal(toSums(toSum+`mutation WHERE key = ANY($1::text[]) AND `+stored.InSums+` ORDER BY key FOR UPDATE`, "-", "0"), "text")
 	sweepSums      = literal(toSums(toSum+`mutation, `+ofChains+` WHERE mutation.run = o.id AND `+stored.InSums+` ORDER BY key FOR UPDATE OF mutation`, "-", "0"), "text")

@@ -189,7 +189,7 @@ func (s *snapshot) scanRun(row pgx.CollectableRow) error {
 	return err
 }
 
-const mutationFacts = `SELECT key, workflow, tool, item, attempt, rev, n, spent_at <> 0 AND state NOT IN ('in_flight', 'needs_reconcile', 'indeterminate') FROM mutation WHERE key = ANY($1)`
+const mutationFacts = `SELECT key, workflow, tool, item, attempt, rev, n, summed_at <> 0 OR spent_at <> 0 AND state IN ('applied', 'skipped') FROM mutation WHERE key = ANY($1)`
 
 func (s *snapshot) scanMutation(row pgx.CollectableRow) error {
 	var key keep.MutationKey

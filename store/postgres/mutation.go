@@ -33,6 +33,7 @@ var (
 // writeMutation writes a row of a plan.
 func (t *tx) writeMutation(f *commit.Mutation) error {
 	if f.Summed {
+		t.add(&lockSums, text(string(f.Put.Key)))
 		t.add(&unfoldMutation, text(string(f.Put.Key)))
 	}
 	if !f.New {

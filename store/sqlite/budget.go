@@ -75,7 +75,7 @@ func (t *tx) readSpending(s *commit.Snapshot, since time.Time, within []keep.Wit
 			}
 			var row []driver.Value
 			if row, err = t.row(`SELECT ifnull(sum(high), 0), ifnull(sum(low), 0) FROM (`+summed+`)`, sumArgs(name, w.Key, moment(t.at).Add(-w.Per))...); err == nil {
-				s.Summed.Put(commit.SummedKey{Key: w.Key, Name: name}, commit.JoinSum(row[0].(int64), row[1].(int64)))
+				s.AddSummed(commit.SummedKey{Key: w.Key, Name: name}, commit.JoinSum(row[0].(int64), row[1].(int64)))
 			}
 		}
 	}
@@ -145,9 +145,8 @@ func (db *DB) fold(ctx context.Context) error {
 
 // unfold takes the records that a condition finds out of the sums, and returns how many they were.
 func (t *tx) unfold(where string, arg any) (n int64, err error) {
-	where += ` AND ` + stored.InSums
-	if _, err = t.exec(toSums("-", `(SELECT spent_at, spent FROM mutation WHERE `+where+`)`), arg); err == nil {
-		n, err = t.exec(`UPDATE mutation SET summed_at = 0 WHERE `+where, arg)
+	if _, err = t.exec(toSums("-", `(SELECT spent_at, spent FROM mutation WHERE `+where+` AND `+stored.InSums+`)`), arg); err == nil {
+		n, err = t.exec(`UPDATE mutation SET summed_at = 0 WHERE `+where+` AND summed_at <> 0`, arg)
 	}
 	if err == nil && n > 0 {
 		_, err = t.exec(emptySum)
