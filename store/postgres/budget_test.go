@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,6 +128,18 @@ func TestSumsAreWrittenByOne(t *testing.T) {
 	}
 	if n := summed(); n != 199 {
 		t.Errorf("%d calls are summed after one changed, want 199", n)
+	}
+	for _, want := range []int{0, 4} {
+		found := 0
+		for err := range db.Check(t.Context()) {
+			if strings.Contains(err.Error(), "budget money: its sum of the piece 0 of level ") {
+				found++
+			}
+		}
+		if found != want {
+			t.Errorf("Check found %d sums that are too small, want %d", found, want)
+		}
+		exec(t, url, `UPDATE spent_sum SET low = low - 1`)
 	}
 }
 
