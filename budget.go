@@ -44,6 +44,12 @@ type Spent struct {
 // Names returns all names of the budget, that of today first: records have those of their time.
 func (s Spent) Names() []string { return append([]string{s.Budget}, s.Was...) }
 
+// A SpentSum is what calls count in a budget together.
+type SpentSum struct {
+	All     Amount // with what is in doubt
+	InDoubt Amount
+}
+
 // Counts returns what m counts in a budget, by all its names, at a time after since: what was spent
 // later, and what is in doubt however old it is, because that may happen yet. What is known not to
 // have happened was given back.

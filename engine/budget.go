@@ -55,23 +55,12 @@ func (e *overBudgetError) Error() string {
 // spend returns what a call counts in budgets, each under its limit. The error is a failure if
 // that is not known, and an *overBudgetError if a person must decide first.
 func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) ([]keep.Spent, error) {
-	var rules []budget.Rule
-	var longest time.Duration
-	for _, r := range x.e.Budgets() {
-		if r.Covers(x.a.name, call.tool.name) {
-			rules, longest = append(rules, r), max(longest, r.Per)
-		}
-	}
-	if len(rules) == 0 {
-		return nil, nil
-	}
 	now := x.e.Now()
-	records, err := x.e.store.Spending(ctx, now.Add(-longest))
-	if err != nil {
-		return nil, &storeError{err}
-	}
 	var spent []keep.Spent
-	for _, r := range rules {
+	for _, r := range x.e.Budgets() {
+		if !r.Covers(x.a.name, call.tool.name) {
+			continue
+		}
 		amount, err := r.AmountOf(call.params)
 		if err != nil {
 			return nil, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudgetAmount, Tool: call.tool.name, At: call.at,
@@ -81,14 +70,23 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 		if err != nil {
 			return nil, &storeError{err}
 		}
-		b := r.BalanceOf(s, records, c.Key, now)
+		others := func(since time.Time) (keep.SpentSum, error) { return x.e.store.Spent(ctx, r.Names(), since, c.Key) }
+		sum, err := others(now.Add(-r.Per))
+		if err != nil {
+			return nil, &storeError{err}
+		}
+		b := r.Standing(s, sum, now)
 		took := keep.Spent{Budget: r.Name, Was: r.Was, Amount: amount, Limit: b.Limit, Per: r.Per}
 		if !b.Fits(amount) {
 			if took.Allowed, err = x.allowedBeside(ctx, c, r.Names()); err != nil {
 				return nil, &storeError{err}
 			}
 			if !took.Allowed {
-				return nil, &overBudgetError{c, r, b, amount, r.RoomAt(s, records, c.Key, amount, now)}
+				roomAt, err := r.FindRoom(s, amount, now, others)
+				if err != nil {
+					return nil, &storeError{err}
+				}
+				return nil, &overBudgetError{c, r, b, amount, roomAt}
 			}
 		}
 		spent = append(spent, took)

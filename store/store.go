@@ -225,6 +225,10 @@ type Spending interface {
 	// since, also those that were given back, and every one in doubt that counts in one;
 	// sorted by when they began, as a bare page has them.
 	Spending(ctx context.Context, since time.Time) ([]keep.Mutation, error)
+
+	// Spent returns what the records of all workflows but that of except count in a budget, by all
+	// its names, after since. What it costs does not grow with the number of records that are settled.
+	Spent(ctx context.Context, names []string, since time.Time, except keep.MutationKey) (keep.SpentSum, error)
 }
 
 // ShortIDs finds records by a part of their id.

@@ -47,7 +47,7 @@ law/pin                 pure   . law/canonical
 
 store                   timed  .
 store/memory            timed  . law/key law/search
-store/internal/...      timed  . law/ledger
+store/internal/...      timed  . law/commit law/ledger
 store/sqlite            timed  . law/commit law/key law/search store/transfer store/internal/...
 store/postgres          timed  . law/commit law/key law/search store/transfer store/internal/...
 store/transfer          timed  . law/key

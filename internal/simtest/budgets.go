@@ -148,6 +148,14 @@ func (s *store) Spending(ctx context.Context, since time.Time) ([]keep.Mutation,
 	return s.Store.Spending(ctx, since)
 }
 
+// Spent implements store.Spending.
+func (s *store) Spent(ctx context.Context, names []string, since time.Time, except keep.MutationKey) (keep.SpentSum, error) {
+	if err := s.read(ctx, "spending"); err != nil {
+		return keep.SpentSum{}, err
+	}
+	return s.Store.Spent(ctx, names, since, except)
+}
+
 // stop pauses the workflow of a question, which stays open.
 func (w *world) stop(o *operator.Operator, q keep.Escalation) error {
 	err := o.Decide(person, q.ID, keep.Decision{Action: keep.Stop, By: "ann", From: "sim"})

@@ -2,7 +2,7 @@
 // (law: within-budget).
 //
 // What a call counts is fixed by the commit that records it, before anything is sent, and stands
-// in its record: so what was spent is what the ledger says, and nothing else is kept. What is
+// in its record: so what was spent is what the ledger says, and stores keep nothing else but sums of it. What is
 // known not to have happened is given back by the same fact. What is in doubt counts as spent,
 // however old it is, because it may happen yet; what is settled leaves the window when that
 // has passed since its commit.

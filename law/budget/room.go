@@ -100,3 +100,52 @@ func (r Rule) RoomAt(s State, records []keep.Mutation, except keep.MutationKey, 
 	}
 	return time.Time{}
 }
+
+// Standing returns how a budget stands at now, of which so much is spent.
+func (r Rule) Standing(s State, spent keep.SpentSum, now time.Time) Balance {
+	return Balance{Limit: r.LimitAt(s, now), Spent: spent.All, InDoubt: spent.InDoubt}
+}
+
+// FindRoom is RoomAt for who knows sums: spent says what is spent after a time. It asks some 40 times.
+func (r Rule) FindRoom(s State, amount keep.Amount, now time.Time, spent func(since time.Time) (keep.SpentSum, error)) (time.Time, error) {
+	fits := func(at time.Time) (bool, error) {
+		sum, err := spent(at.Add(-r.Per))
+		return r.Standing(s, sum, at).Fits(amount), err
+	}
+	from, end := now, now.Add(r.Per+MaxPer) // by then all that is settled has left, also what a clock that is ahead began
+	stages := []time.Time{end}
+	if up := s.Raise; up != nil && up.Until.After(now) { // another limit holds from then on
+		stages = []time.Time{up.Until.Add(-1).Truncate(time.Millisecond), up.Until, end}
+	}
+	if ok, err := fits(now); ok || err != nil {
+		return now, err
+	}
+	for _, to := range stages {
+		if !to.After(from) {
+			continue
+		}
+		ok, err := fits(to)
+		switch {
+		case err != nil:
+			return time.Time{}, err
+		case !ok:
+			from = to
+			continue
+		}
+		for low := from.Truncate(time.Millisecond); ; { // it does not fit at low
+			middle := low.Add(to.Sub(low) / 2).Truncate(time.Millisecond)
+			if !middle.After(low) {
+				return to, nil
+			}
+			if ok, err = fits(middle); err != nil {
+				return time.Time{}, err
+			}
+			if ok {
+				to = middle
+			} else {
+				low = middle
+			}
+		}
+	}
+	return time.Time{}, nil
+}

@@ -83,6 +83,7 @@ type (
 		Item     string
 		Attempt  int
 		Rev      int
+		Summed   bool // it may be in sums of budgets
 
 		Put   *keep.Mutation // its Rev is that which is stored
 		moves int            // of a new one, in the plan
@@ -174,6 +175,7 @@ type Snapshot struct {
 	Mutations   Table[keep.MutationKey, *Mutation]
 	Rivals      Table[IdentityKey, []keep.MutationKey] // records of an identity that may have had their effect
 	Spending    Table[keep.MutationKey, keep.Mutation] // records that count in budgets: Key, State, Spent and SpentAt
+	Summed      Table[SummedKey, keep.Amount]          // what other records count, those of Spending apart
 	Events      Table[EventKey, *Event]
 	Unread      Table[TopicKey, bool] // topics whose free events count for no input
 	Inputs      Table[keep.InputID, *Input]
@@ -267,6 +269,18 @@ func (s *Snapshot) AddRival(k IdentityKey, m keep.MutationKey) {
 // AddSpending adds a record that counts in budgets.
 func (s *Snapshot) AddSpending(m keep.Mutation) {
 	s.Spending.Put(m.Key, keep.Mutation{Key: m.Key, State: m.State, Spent: m.Spent, SpentAt: m.SpentAt})
+}
+
+// AddSummed adds what is summed for a call. If it is asked for twice, as when a group has its commit of two times, the
+// larger sum holds for both.
+func (s *Snapshot) AddSummed(k SummedKey, sum keep.Amount) {
+	s.Summed.Put(k, max(sum, s.Summed.Get(k)))
+}
+
+// A SummedKey is a name of a budget, and the call for which its window was summed, without that call.
+type SummedKey struct {
+	Key  keep.MutationKey
+	Name string
 }
 
 // AddInput adds an input that was read, once.

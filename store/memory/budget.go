@@ -23,6 +23,22 @@ func (t *tx) within(c keep.Within) error {
 	return nil
 }
 
+// Spent returns what calls count in a budget; see store.Spending.
+func (s *Store) Spent(ctx context.Context, names []string, since time.Time, except keep.MutationKey) (sum keep.SpentSum, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for key, row := range s.mutations {
+		if key == except {
+			continue
+		}
+		n := row.v.Counts(names, since)
+		if sum.All = sum.All.Plus(n); row.v.State.InDoubt() {
+			sum.InDoubt = sum.InDoubt.Plus(n)
+		}
+	}
+	return sum, context.Cause(ctx)
+}
+
 // Spending returns the records that count in budgets; see store.Spending.
 func (s *Store) Spending(ctx context.Context, since time.Time) ([]keep.Mutation, error) {
 	s.mu.RLock()

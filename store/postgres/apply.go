@@ -73,12 +73,12 @@ func all[T any](t *tx, err error, list []T, f func(*tx, T) error) error {
 // order is that of the statements of a group. A row is made before what refers to
 // it; a run is closed before the next one of its workflow is opened.
 var order = []*statement{
-	&flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertGrant, &endProposal, &insertProposal, &insertTopic, &insertInput, &skipInputs, &countInput,
+	&lockSums, &flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertGrant, &endProposal, &insertProposal, &insertTopic, &insertInput, &skipInputs, &countInput,
 	&updateRun, &insertRun, &insertLog, &insertTrace, &insertItem, &updateItem,
-	&insertMutation, &updateMutation, &insertMove,
+	&insertMutation, &unfoldMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &redoEvent, &republishEvent, &insertCause, &insertTried, &countTopic,
 	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,
-	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns,
+	&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepSums, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns, &sweepEmptySums,
 	&setLease, &makeLease, &countWorkflows, &alertHosts,
 }
 

@@ -314,6 +314,12 @@ var checks = []check{
 		  FROM s r JOIN s o ON o.budget = r.budget AND o.at <= r.at AND o.at > r.at - r.per / 1000000
 		 GROUP BY r.key, r.budget, r.at, r.per
 		HAVING sum(o.amount) > max(o."limit") AND NOT bool_or(coalesce(o.allowed, false)) AND count(DISTINCT o.per) = 1`},
+	{"within-budget", `
+		WITH said AS (SELECT e.budget, l.level, spent_at >> l.level AS piece, ` + high + ` AS high, ` + low + ` AS low
+		                FROM mutation, ` + entries + `, unnest(ARRAY[` + stored.Levels(", ") + `]) l (level) WHERE ` + stored.InSums + ` AND state <> 'failed'
+		              UNION ALL SELECT budget, level, piece, -high, -low FROM spent_sum)
+		SELECT 'budget ' || budget, 'its sum of the piece ' || piece || ' of level ' || level || ' is less than its calls count'
+		  FROM said GROUP BY budget, level, piece HAVING sum(high) * 1073741824 + sum(low) > 0`},
 }
 
 // isRead is whether a consumer of the version in force subscribes to the topic t. Postgres

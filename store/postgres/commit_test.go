@@ -187,7 +187,7 @@ func TestLeavingTheQueue(t *testing.T) {
 }
 
 // connect returns a connection of the test's own.
-func connect(t *testing.T, url string) *pgx.Conn {
+func connect(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {

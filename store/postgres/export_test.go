@@ -17,6 +17,9 @@ const MigrationLock = migrationLock
 // IdentityLock is the lock of an identity of a tool.
 func IdentityLock(tool keep.ToolName, u keep.Unlike) int64 { return identityLock(tool, u) }
 
+// SumsLock is the lock under which sums of budgets are written, for SQL.
+const SumsLock = sumsLock
+
 // URL returns what the database was opened with.
 func (db *DB) URL() string { return db.url }
 

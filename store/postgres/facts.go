@@ -48,7 +48,7 @@ type readSet struct {
 	identityLocks                              []int64
 	identityTools                              []string
 	identityHashes, identitySubkeys            []string
-	spentSince                                 []string // one time in milliseconds, or none
+	within                                     sumSet
 }
 
 // add adds what a commit must know, and the topics that it may have to declare.
@@ -110,7 +110,7 @@ func (r *readSet) queue(b *pgx.Batch, s *snapshot) {
 	ask(b, leaseFacts, s.scanLease, r.workflows)
 	r.queueLocks(b)
 	ask(b, rivalFacts, s.scanRival, r.identityTools, r.identityHashes, r.identitySubkeys)
-	ask(b, spendingFacts, s.scanSpending, r.spentSince)
+	ask(b, spendingFacts, s.scanSpending, r.within.arrays()...)
 	ask(b, openFacts, s.scanOpen, r.open)
 	ask(b, workflowFacts, s.scanWorkflow, r.rows)
 	ask(b, proposalFacts, s.scanProposal, r.proposed)
@@ -189,12 +189,12 @@ func (s *snapshot) scanRun(row pgx.CollectableRow) error {
 	return err
 }
 
-const mutationFacts = `SELECT key, workflow, tool, item, attempt, rev, n FROM mutation WHERE key = ANY($1)`
+const mutationFacts = `SELECT key, workflow, tool, item, attempt, rev, n, summed_at <> 0 OR spent_at <> 0 AND state IN ('applied', 'skipped') FROM mutation WHERE key = ANY($1)`
 
 func (s *snapshot) scanMutation(row pgx.CollectableRow) error {
 	var key keep.MutationKey
 	m := new(commit.Mutation)
-	err := row.Scan(into(&key), into(&m.Workflow), into(&m.Tool), into(&m.Item), &m.Attempt, &m.Rev, &m.N)
+	err := row.Scan(into(&key), into(&m.Workflow), into(&m.Tool), into(&m.Item), &m.Attempt, &m.Rev, &m.N, &m.Summed)
 	s.Mutations.Put(key, m)
 	return err
 }

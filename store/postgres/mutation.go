@@ -32,6 +32,10 @@ var (
 
 // writeMutation writes a row of a plan.
 func (t *tx) writeMutation(f *commit.Mutation) error {
+	if f.Summed {
+		t.add(&lockSums, text(string(f.Put.Key)))
+		t.add(&unfoldMutation, text(string(f.Put.Key)))
+	}
 	if !f.New {
 		return update(&t.writes, &updateMutation, []any{text(string(f.Put.Workflow)), text(string(f.Put.Tool)), f.N}, mutationChanges, f.Put, words(search.OfMutation(*f.Put)))
 	}

@@ -42,7 +42,7 @@ func (p *Place) Check(ctx context.Context) iter.Seq[error] {
 }
 
 // derivedTables are not moved: what is derived from records, and who works on them.
-var derivedTables = []string{"lease", "host", "tally", "event_cause"}
+var derivedTables = []string{"lease", "host", "tally", "event_cause", "spent_sum"}
 
 // ours lists all tables but meta, with lease first: that is where every commit begins.
 func ours() string {

@@ -51,7 +51,7 @@ func isOver(before string) string {
 
 // forget deletes a chain.
 func (t *tx) forget(chain keep.RunID) error {
-	for _, s := range []*statement{&sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns} {
+	for _, s := range []*statement{&lockSums, &sweepEvents, &sweepTried, &sweepNotices, &sweepEscalations, &sweepMoves, &sweepMutationTally, &sweepItems, &sweepSums, &sweepMutations, &sweepLogs, &sweepTraces, &sweepRunTally, &sweepRuns, &sweepEmptySums} {
 		t.add(s, text(string(chain)))
 	}
 	return nil

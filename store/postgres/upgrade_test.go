@@ -138,7 +138,7 @@ func hosts(t *testing.T, db *postgres.DB) []keep.Host {
 	return list
 }
 
-func exec(t *testing.T, url, query string) {
+func exec(t testing.TB, url, query string) {
 	t.Helper()
 	if _, err := connect(t, url).Exec(t.Context(), query); err != nil {
 		t.Fatal(err)

@@ -308,8 +308,15 @@ var checks = []check{
 		WITH s AS (SELECT m.key, m.spent_at AS at, json_extract(e.value, '$.budget') AS budget, json_extract(e.value, '$.amount') AS amount,
 		                  json_extract(e.value, '$.limit') AS most, json_extract(e.value, '$.per') AS per, ifnull(json_extract(e.value, '$.allowed'), 0) AS allowed
 		             FROM mutation m, json_each(m.spent) e WHERE m.spent_at <> 0 AND m.state <> 'failed')
-		SELECT 'mutation ' || r.key, 'budget ' || r.budget || ': ' || sum(o.amount) || ' of ' || max(o.most) || ' millionths are spent in its window'
+		SELECT 'mutation ' || r.key, 'budget ' || r.budget || ': ' || printf('%.0f', total(o.amount)) || ' of ' || max(o.most) || ' millionths are spent in its window'
 		  FROM s r JOIN s o ON o.budget = r.budget AND o.at <= r.at AND o.at > r.at - r.per / 1000000
 		 GROUP BY r.key, r.budget, r.at, r.per
-		HAVING sum(o.amount) > max(o.most) AND max(o.allowed) = 0 AND count(DISTINCT o.per) = 1`},
+		HAVING (sum(` + stored.High("o.amount") + `) + ` + stored.High("sum("+stored.Low("o.amount")+")") + `, ` + stored.Low("sum("+stored.Low("o.amount")+")") + `)
+		     > (` + stored.High("max(o.most)") + `, ` + stored.Low("max(o.most)") + `) AND max(o.allowed) = 0 AND count(DISTINCT o.per) = 1`},
+	{"within-budget", `
+		WITH said AS (SELECT ` + entryName + ` AS budget, level.value AS level, spent_at >> level.value AS piece, ` + high + ` AS high, ` + low + ` AS low
+		                FROM mutation, ` + entries + `, json_each('[` + stored.Levels(", ") + `]') level WHERE ` + stored.InSums + ` AND state <> 'failed'
+		              UNION ALL SELECT budget, level, piece, -high, -low FROM spent_sum)
+		SELECT 'budget ' || budget, 'its sum of the piece ' || piece || ' of level ' || level || ' is less than its calls count'
+		  FROM said GROUP BY budget, level, piece HAVING sum(high) * 1073741824.0 + sum(low) > 0`},
 }

@@ -42,7 +42,7 @@ func (t *tx) read(s *commit.Snapshot, r commit.ReadSet) error {
 	err = readAll(t, s, err, r.Topics, (*tx).readTopic)
 	err = readAll(t, s, err, r.Unlike, (*tx).readRivals)
 	if since, some := r.SpentSince(moment(t.at)); some && err == nil {
-		err = t.readSpending(s, since)
+		err = t.readSpending(s, since, r.Within)
 	}
 	err = readAll(t, s, err, r.Events, (*tx).readEvent)
 	err = readAll(t, s, err, r.Held, (*tx).readHeld)

@@ -18,7 +18,7 @@ var (
 	// insertMutation is refused by a unique index if the key was used (law: once).
 	insertMutation = insertInto("mutation", stored.Mutations)
 
-	updateMutation = `UPDATE mutation` + set(mutationChanges) + ` WHERE key = ? AND rev = ? AND run = ? AND workflow = ? AND tool = ? AND item = ? AND attempt = ?`
+	updateMutation = `UPDATE mutation` + set(mutationChanges) + ` WHERE key = ? AND rev = ? AND run = ? AND workflow = ? AND tool = ? AND item = ? AND attempt = ? AND summed_at = 0`
 )
 
 // writeMutation writes a row of a plan.
@@ -28,6 +28,9 @@ func (t *tx) writeMutation(put *commit.Mutation) (err error) {
 		n, put.N, err = write(t.conn, insertMutation, stored.Mutations, put.Put)
 	} else {
 		n, err = t.updateMutation(put)
+		if n == 0 && err == nil {
+			n, err = t.unsumMutation(put)
+		}
 		if n == 0 && err == nil {
 			n, err = t.handOver(put)
 		}
@@ -40,6 +43,15 @@ func (t *tx) updateMutation(put *commit.Mutation) (int64, error) {
 	m := put.Put
 	n, _, err := write(t.conn, updateMutation, mutationChanges, m, m.Key, put.Was, m.Run, m.Workflow, m.Tool, m.Item, m.Attempt)
 	return n, err
+}
+
+// unsumMutation changes a record that is in the sums of budgets.
+func (t *tx) unsumMutation(m *commit.Mutation) (int64, error) {
+	n, err := t.unfold(`key = ?1`, m.Put.Key)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	return t.updateMutation(m)
 }
 
 // handOver gives a record to another run of its chain, then changes it.

@@ -60,7 +60,7 @@ func (p *planner) judge(t *testing.T) {
 
 // small are the tables that have as many rows as there are workflows, topics,
 // handlers, hooks, accounts, gates or versions, and those that a statement makes.
-var small = []string{"workflow", "topic", "handler", "deployment", "json_each", "hook", "account", "gate", "repair", "granted", "proposal", "next", "bucket", "member", "CONSTANT"}
+var small = []string{"workflow", "topic", "handler", "deployment", "json_each", "hook", "account", "gate", "repair", "granted", "proposal", "next", "bucket", "member", "level", "taken", "CONSTANT"}
 
 var scan = regexp.MustCompile(`^SCAN (\w+)`)
 

@@ -209,7 +209,7 @@ CREATE TABLE mutation (
 	error              TEXT, -- JSON; NULL: none
 	identity           TEXT, -- JSON
 	payload            TEXT, -- JSON
-	result             TEXT, pin_hash TEXT NOT NULL DEFAULT '', doubted INTEGER NOT NULL DEFAULT 0 CHECK (doubted IN (0, 1)), sent_as TEXT, spent_at INTEGER NOT NULL DEFAULT 0, spent TEXT, -- JSON
+	result             TEXT, pin_hash TEXT NOT NULL DEFAULT '', doubted INTEGER NOT NULL DEFAULT 0 CHECK (doubted IN (0, 1)), sent_as TEXT, spent_at INTEGER NOT NULL DEFAULT 0, spent TEXT, summed_at INTEGER NOT NULL DEFAULT 0, -- JSON
 	CONSTRAINT mutation_result_only_when_applied CHECK (result IS NULL OR state = 'applied'),
 	CONSTRAINT mutation_applied_by_someone CHECK (state <> 'applied' OR resolved_by <> ''),
 	CONSTRAINT mutation_attempt_of_an_item CHECK ((item = '') = (attempt = 0))
@@ -583,6 +583,19 @@ CREATE TABLE "run_trace" (
 ) STRICT;
 
 CREATE INDEX run_trace_by_run ON run_trace (run);
+
+CREATE INDEX mutation_unsummed ON mutation (spent_at) WHERE spent_at <> 0 AND summed_at <> spent_at AND state <> 'failed';
+
+CREATE TABLE spent_sum (
+	budget TEXT    NOT NULL,
+	level  INTEGER NOT NULL, -- a piece has 1<<level milliseconds
+	piece  INTEGER NOT NULL, -- spent_at >> level
+	high   INTEGER NOT NULL, -- of amount >> 30
+	low    INTEGER NOT NULL, -- of the rest
+	PRIMARY KEY (budget, level, piece)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX spent_sum_empty ON spent_sum (high) WHERE high = 0 AND low = 0;
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

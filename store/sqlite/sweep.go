@@ -45,6 +45,9 @@ var over = `
 // its events go with it; a NULL takes no room.
 func (t *tx) forget(chain keep.RunID) error {
 	const runs = `SELECT id FROM run WHERE id = ?1 UNION ALL SELECT id FROM run INDEXED BY run_by_chain WHERE chain = ?1 AND chain <> id`
+	if _, err := t.unfold(`run IN (`+runs+`)`, chain); err != nil {
+		return err
+	}
 	for _, text := range []string{
 		`UPDATE event INDEXED BY event_by_chain SET payload = NULL, reserved_by = '` + string(keep.Swept) + `' WHERE reserved_by = ?1 AND reserved_by <> ''`,
 		`DELETE FROM event_tried WHERE event IN (SELECT event FROM event_tried INDEXED BY event_tried_by_chain WHERE chain = ?1) AND chain = ?1`,

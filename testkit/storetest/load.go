@@ -77,6 +77,11 @@ func (l *Load) Run(ctx context.Context, db store.Committer) error {
 	if err != nil {
 		return err
 	}
+	return l.end(ctx, db, r, m)
+}
+
+// end makes the second commit of a run.
+func (l *Load) end(ctx context.Context, db store.Committer, r keep.Run, m keep.Mutation) error {
 	r.Rev, m.Rev = 1, 1
 	m.State, m.Result, m.ResolvedBy = keep.Applied, l.payload, "call"
 	r.Phase, r.Status, r.Closed = keep.Committed, keep.StatusCommitted, true
@@ -123,4 +128,46 @@ func (l *Load) start() (keep.Run, keep.Mutation) {
 		CanReconcile: true, CreatedAt: l.At, UpdatedAt: l.At,
 	}
 	return r, m
+}
+
+// A SpendingLoad is a Load whose calls each count one in a budget.
+type SpendingLoad struct {
+	*Load
+	Per time.Duration // of the budget
+}
+
+// Run is Load.Run with what a budget costs: it is read before the call, and the first commit holds to it.
+func (l SpendingLoad) Run(ctx context.Context, db SpendingStore) error {
+	r, m := l.start()
+	m.SpentAt = l.At
+	m.Spent = []keep.Spent{{Budget: "load", Amount: keep.AmountUnit, Limit: keep.MaxAmount, Per: l.Per}}
+	if _, err := db.Spent(ctx, []string{"load"}, l.At.Add(-l.Per), m.Key); err != nil {
+		return err
+	}
+	err := db.Commit(ctx, keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{
+		keep.PutRun{Run: r},
+		keep.Reserve{Chain: r.ID, Reservation: r.Reservations[0]},
+		keep.Within{Key: m.Key, Spent: m.Spent[0]},
+		keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: l.At, By: "call", To: keep.InFlight, Evidence: "sent"}}},
+	}})
+	if err != nil {
+		return err
+	}
+	return l.end(ctx, db, r, m)
+}
+
+// A SpendingStore is what a SpendingLoad needs.
+type SpendingStore interface {
+	store.Committer
+	store.Spending
+}
+
+// CopySpent returns a statement that copies a record of a SpendingLoad n times, each so long before the other.
+func CopySpent(n int, apart time.Duration) string {
+	const same = `workflow, run, item, attempt, tool, connector, level, target, subkey, payload_hash, token, title, state, warning, attempts,
+		reconcile_attempts, next_reconcile_at, call_deadline, settle_after, can_reconcile, resolved_by, rev, created_at, updated_at, spent`
+	return fmt.Sprintf(`WITH RECURSIVE seq (i) AS (SELECT 1 WHERE %[1]d > 0 UNION ALL SELECT i + 1 FROM seq WHERE i < %[1]d)
+		INSERT INTO mutation (n, key, spent_at, %[2]s)
+		SELECT m.n + i, m.key || '_' || i, m.spent_at - i * %[3]d, %[2]s
+		  FROM seq, (SELECT * FROM mutation WHERE spent_at <> 0 ORDER BY n DESC LIMIT 1) m`, n, same, apart.Milliseconds())
 }
