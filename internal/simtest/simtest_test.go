@@ -123,9 +123,9 @@ var (
 // rare happens in one of some thousand seeds, so that few have it by luck; see TestRareSeed.
 const rare = "redo: another attempt's effect is found"
 
-// late needs a person who is wrong where lookups failed before and work since, which no fixed set of
+// overruled needs a person who is wrong where lookups failed before and work since, which no fixed set of
 // seeds has for sure; see TestLookBeforeSendingAgain of package engine.
-const late = "move: failed on happened"
+const overruled = "move: failed on happened"
 
 // A seed in which a search finds the effect of another attempt.
 func TestRareSeed(t *testing.T) {
@@ -150,7 +150,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	for _, what := range everything() {
-		if report.Sum.Seen[what] == 0 && what != rare && what != late {
+		if report.Sum.Seen[what] == 0 && what != rare && what != overruled {
 			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
 		}
 	}

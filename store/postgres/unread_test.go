@@ -51,7 +51,7 @@ func undoSince12(t *testing.T, url string) {
 	exec(t, url, `DROP TABLE gate`)
 	exec(t, url, `ALTER TABLE escalation DROP COLUMN connection`)
 	exec(t, url, `ALTER TABLE escalation DROP COLUMN approval, DROP COLUMN expires_at`)
-	exec(t, url, `ALTER TABLE escalation DROP COLUMN budget`)
+	exec(t, url, `ALTER TABLE escalation DROP COLUMN budget, DROP COLUMN decided_result`)
 	exec(t, url, `ALTER TABLE mutation DROP COLUMN spent_at`)
 	exec(t, url, `ALTER TABLE mutation DROP COLUMN spent, DROP COLUMN summed_at`)
 	exec(t, url, `DROP TABLE spent_sum`)
