@@ -97,6 +97,12 @@ func TestSeedWithATraceSweptInPart(t *testing.T) {
 	breaksNoLaw(t, 1795466059509660165)
 }
 
+// TestSeedWithACallDoneOutside has a run without next whose call a person says was done already: it executes nothing,
+// and its replay says so.
+func TestSeedWithACallDoneOutside(t *testing.T) {
+	breaksNoLaw(t, 1795858248654184773)
+}
+
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
 
 // TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.

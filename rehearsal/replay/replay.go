@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"io"
 	"log/slog"
 
@@ -283,9 +284,9 @@ func (r *replay) executes() bool { return r.run.Kind != keep.Consumer || r.run.C
 
 // executedNothing reports whether the run certainly executed no function, so that there was nothing
 // to record: it was made and committed in one step because the call of an earlier run of its chain
-// was settled, and the handler has no next.
+// was settled, or done as a person says, and the handler has no next.
 func (r *replay) executedNothing(ctx context.Context) (bool, error) {
-	if r.executes() || r.run.Rev != 1 || r.run.Mutation == "" {
+	if r.executes() || r.run.Rev != 1 {
 		return false, nil
 	}
 	own, err := r.cfg.Store.Deployment(ctx, r.run.Workflow, r.run.Version)
@@ -296,6 +297,10 @@ func (r *replay) executedNothing(ctx context.Context) (bool, error) {
 		if h, ok := d.Handler(r.run.Handler); !ok || h.HasNext {
 			return false, nil
 		}
+	}
+	if r.run.Mutation == "" {
+		asked, err := r.cfg.Store.EscalationsOf(ctx, r.run.Chain, keep.MaxPage)
+		return slices.ContainsFunc(asked, lifecycle.SaysDone), err
 	}
 	m, err := r.cfg.Store.Mutation(ctx, r.run.Mutation)
 	if isNotFound(err) {
