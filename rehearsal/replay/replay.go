@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"io"
 	"log/slog"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
