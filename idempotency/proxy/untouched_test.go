@@ -125,7 +125,7 @@ func untouchedForwarded(t *testing.T) {
 }
 
 // A client may name any header in Connection, and proxies drop what it names. What a key was taken by reaches the
-// backend nevertheless: else the answer to nobody's request would be kept as one to the caller's.
+// backend nevertheless: else the answer to a request without a caller would be kept as one to the caller's.
 func untouchedIdentity(t *testing.T) {
 	t.Parallel()
 	issuer, token := issuerOf(t, "ada")

@@ -143,7 +143,7 @@ func TestSumsAreWrittenByOne(t *testing.T) {
 	}
 }
 
-// Hosts that sum, and workflows whose settled calls change, get in nobody's way, and the sums are right.
+// Hosts that sum, and workflows whose settled calls change, do not block each other, and the sums are right.
 func TestSumsBesideChanges(t *testing.T) {
 	t.Parallel()
 	url := pgtest.SchemaURL(t)
