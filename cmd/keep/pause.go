@@ -80,8 +80,11 @@ that a person paused by name, and those that wait after a restore.`,
 // oneOrAll wants the name of a workflow, or --all.
 func oneOrAll(all *bool) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if *all && len(args) > 0 {
+			return fmt.Errorf("--all is for every workflow, and %s is one: leave out either", args[0])
+		}
 		if *all {
-			return cobra.NoArgs(cmd, args)
+			return nil
 		}
 		return cobra.ExactArgs(1)(cmd, args)
 	}
