@@ -179,7 +179,7 @@ type CalledTopic struct {
 	First TopicName `json:"first"`
 }
 
-// A Renamed is a name that a workflow, or a topic, job or producer of it, had after its first one.
+// A Renamed is a name that a workflow, or a topic or handler of it, had after its first one.
 type Renamed struct {
 	Kind  string `json:"kind"`  // RenamedWorkflow, RenamedTopic, or the Kind of a handler
 	Name  string `json:"name"`  // that a script gave it

@@ -100,11 +100,11 @@ func full() []transfer.Record {
 	return []transfer.Record{
 		keep.Workflow{Name: w, Version: version, Paused: true, PauseNote: "note", Granted: 1, CreatedAt: at, UpdatedAt: at.Add(1 * time.Second)},
 		keep.Deployment{Workflow: w, Version: version, Hash: "hash", Entry: "w.js", Code: []byte("code"), Map: []byte("map"), CreatedAt: at,
-			Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Called: []keep.CalledTopic{{Name: "name", First: "topic"}}, NewTopics: []keep.TopicName{"new"}, Handlers: handlers, OnBlocked: keep.BlockedPoll, Go: true, Intent: "what it is for", Writing: keep.Writing{Note: "note", Attempts: 2, Tokens: 3, Cost: 0.25, Pages: true}}},
+			Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Called: []keep.CalledTopic{{Name: "name", First: "topic"}}, NewTopics: []keep.TopicName{"new"}, Renamed: []keep.Renamed{{Kind: keep.RenamedTopic, Name: "former", First: "topic"}}, Handlers: handlers, OnBlocked: keep.BlockedPoll, Go: true, Intent: "what it is for", Writing: keep.Writing{Note: "note", Attempts: 2, Tokens: 3, Cost: 0.25, Pages: true}}},
 		keep.Grant{Workflow: w, N: 1, Version: version, GivenBy: "ada", From: "cli", GivenAt: at,
 			Tools: []keep.GrantedTool{{Tool: "bank.pay", When: "params.n > 1", Approve: "always"}}},
 		keep.Proposal{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 9, Minor: 1}, Hash: "hash2", Entry: "w.js", Code: []byte("code2"), Map: []byte("map2"),
-			CreatedAt: at, Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Called: []keep.CalledTopic{{Name: "name", First: "topic"}}, NewTopics: []keep.TopicName{"new"}, OnBlocked: keep.BlockedPoll, Go: true, Intent: "what it is for", Writing: keep.Writing{Note: "note", Attempts: 2, Tokens: 3, Cost: 0.25, Pages: true}, Handlers: handlers}},
+			CreatedAt: at, Definition: keep.Definition{Name: w, Was: "before", New: true, Topics: []keep.TopicName{"topic"}, Called: []keep.CalledTopic{{Name: "name", First: "topic"}}, NewTopics: []keep.TopicName{"new"}, Renamed: []keep.Renamed{{Kind: keep.RenamedTopic, Name: "former", First: "topic"}}, OnBlocked: keep.BlockedPoll, Go: true, Intent: "what it is for", Writing: keep.Writing{Note: "note", Attempts: 2, Tokens: 3, Cost: 0.25, Pages: true}, Handlers: handlers}},
 			Over: version, Tools: []keep.GrantedTool{{Tool: "bank.pay", When: "params.n > 1", Approve: "always"}}, By: "bob", From: "api",
 			Question: "esc_1", State: keep.ProposalRejected, EndedAt: at.Add(time.Second)},
 		keep.TopicCount{Workflow: w, Topic: "topic", Pending: 1, Reserved: 1, Consumed: 3, Skipped: 4},
