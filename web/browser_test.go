@@ -60,10 +60,18 @@ func (t *tab) hear(ev any) {
 	}
 }
 
+// step returns the context of one thing that is done in the tab. A browser that hangs ends the test within a minute,
+// however many pages it goes through.
+func (t *tab) step() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.ctx, time.Minute)
+}
+
 // call sends a command of the protocol.
 func call[P, R any](t *tab, c cdp.Command[P, R], params P) {
 	t.Helper()
-	_, err := chromedp.Run(t.ctx, chromedp.Action[R](func(ctx context.Context, target *chromedp.Target) (R, error) {
+	ctx, done := t.step()
+	defer done()
+	_, err := chromedp.Run(ctx, chromedp.Action[R](func(ctx context.Context, target *chromedp.Target) (R, error) {
 		return cdp.Call(ctx, target, c, params)
 	}))
 	t.must(err)
@@ -73,7 +81,9 @@ func call[P, R any](t *tab, c cdp.Command[P, R], params P) {
 func (t *tab) size(w, h int64, opts ...chromedp.EmulateViewportOption) {
 	t.Helper()
 	t.width = w
-	t.must(chromedp.Do(t.ctx, chromedp.EmulateViewport(w, h, opts...)))
+	ctx, done := t.step()
+	defer done()
+	t.must(chromedp.Do(ctx, chromedp.EmulateViewport(w, h, opts...)))
 }
 
 // prefer sets what the system asks for, light or dark.
@@ -86,13 +96,17 @@ func (t *tab) prefer(scheme string) {
 // open loads a page.
 func (t *tab) open(path string) {
 	t.Helper()
-	t.must(chromedp.Do(t.ctx, chromedp.Navigate(t.site.URL+path)))
+	ctx, done := t.step()
+	defer done()
+	t.must(chromedp.Do(ctx, chromedp.Navigate(t.site.URL+path)))
 }
 
 // eval evaluates JavaScript in the page.
 func eval[T any](t *tab, code string) T {
 	t.Helper()
-	v, err := chromedp.Run(t.ctx, chromedp.Evaluate[T](code, chromedp.EvalAwaitPromise))
+	ctx, done := t.step()
+	defer done()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](code, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatalf("%s: %v", code, err)
 	}
@@ -104,9 +118,11 @@ func (t *tab) sees(condition string) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	ctx, done := t.step()
+	defer done()
 	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
 		// While a page is loaded there may be nothing to ask.
-		ok, err := chromedp.Run(t.ctx, chromedp.Evaluate[bool](`!!(`+condition+`)`))
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`!!(`+condition+`)`))
 		if err == nil && ok {
 			return
 		}
@@ -142,7 +158,9 @@ func (t *tab) click(selector string) {
 // keys presses keys.
 func (t *tab) keys(keys string, opts ...chromedp.KeyOption) {
 	t.Helper()
-	t.must(chromedp.Do(t.ctx, chromedp.KeyEvent(keys, opts...)))
+	ctx, done := t.step()
+	defer done()
+	t.must(chromedp.Do(ctx, chromedp.KeyEvent(keys, opts...)))
 }
 
 // shot saves a picture of the whole page, if KEEP_SCREENSHOTS names a directory.
@@ -152,7 +170,9 @@ func (t *tab) shot(name string) {
 	if dir == "" {
 		return
 	}
-	png, err := chromedp.Run(t.ctx, chromedp.FullScreenshot(100))
+	ctx, done := t.step()
+	defer done()
+	png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	t.must(err)
 	t.must(os.MkdirAll(dir, 0o755))
 	t.must(os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644))

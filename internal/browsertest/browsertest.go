@@ -34,7 +34,7 @@ func Stop() {
 }
 
 // Tab returns the context of a new tab, without the cookies of any other. It ends with the
-// test, or after three minutes.
+// test; whoever uses it bounds each step.
 func Tab(tb testing.TB) context.Context {
 	tb.Helper()
 	browser, err := start()
@@ -49,8 +49,6 @@ func Tab(tb testing.TB) context.Context {
 	if err := chromedp.Do(ctx); err != nil {
 		tb.Fatal(err)
 	}
-	ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
-	tb.Cleanup(stop)
 	return ctx
 }
 

@@ -126,12 +126,21 @@ var (
 	crashes = flag.Int("crashes", 0, "how many crashes must have happened in them")
 )
 
-// rare happens in one of some thousand seeds, so that few have it by luck.
+// rare happens in one of some thousand seeds, so that few have it by luck; see TestRareSeed.
 const rare = "redo: another attempt's effect is found"
 
 // overruled needs a person who is wrong where lookups failed before and work since, which no fixed set of
 // seeds has for sure; see TestLookBeforeSendingAgain of package engine.
 const overruled = "move: failed on happened"
+
+// A seed in which a search finds the effect of another attempt.
+func TestRareSeed(t *testing.T) {
+	w := newWorld(1374, io.Discard)
+	w.open = inMemory()
+	if r := w.run(t); len(r.Problems) > 0 || r.Seen[rare] == 0 {
+		t.Errorf("%s was seen %d times, and broken were %v", rare, r.Seen[rare], r.Problems)
+	}
+}
 
 // A fixed set of seeds breaks no law, and contains everything that can happen.
 func TestSeeds(t *testing.T) {
