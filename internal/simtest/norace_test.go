@@ -8,7 +8,7 @@ const storeSeeds = 9
 
 // How many seeds tests simulate unless flags say more.
 const (
-	fewSeeds       = 80
+	fewSeeds       = 150
 	fewGroupSeeds  = 25
 	fewServerSeeds = 4
 	fewDrills      = 1 // each

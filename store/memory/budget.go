@@ -70,12 +70,14 @@ func (c *checker) budgets() {
 }
 
 // spentWith returns what is spent in the window that ends with m, and the largest limit there. It
-// is not judged if a person allowed some of it, or if another window was configured meanwhile.
+// is not judged if a person allowed some of it, or if another window was configured meanwhile. What
+// was said not to have happened, and was found later, gave its room back in between.
 func (c *checker) spentWith(m keep.Mutation, s keep.Spent) (sum, limit keep.Amount, judged bool) {
 	judged = true
-	for _, other := range c.s.mutations {
+	for key, other := range c.s.mutations {
 		o := other.v
-		if !o.State.Spends() || o.SpentAt.After(m.SpentAt) || !o.SpentAt.After(m.SpentAt.Add(-s.Per)) {
+		found := slices.ContainsFunc(c.s.moves[key], func(v keep.Move) bool { return v.From == keep.Failed && v.To == keep.Applied })
+		if found && key != m.Key || !o.State.Spends() || o.SpentAt.After(m.SpentAt) || !o.SpentAt.After(m.SpentAt.Add(-s.Per)) {
 			continue
 		}
 		for _, e := range o.Spent {

@@ -130,6 +130,19 @@ var budgetPromises = []promise{
 		over.Rev, over.State, over.ResolvedBy = 1, keep.Failed, "call"
 		w.commit("over", keep.PutMutation{Mutation: over, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
 	}},
+	{"what was said not to have happened, and was found later, counts again, and breaks no law", func(w *world) {
+		first, second, third := w.spending("first", 600), w.spending("second", 600), w.spending("third", 1)
+		w.commit("first", within(first), putNew(w, first))
+		first.Rev, first.State, first.ResolvedBy = 1, keep.Failed, "ann"
+		w.commit("first", keep.PutMutation{Mutation: first, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
+		w.commit("second", within(second), putNew(w, second))
+		first.Rev, first.State, first.ResolvedBy = 2, keep.Applied, "lookup"
+		w.commit("first", keep.PutMutation{Mutation: first, Moves: []keep.Move{w.move(keep.Failed, keep.Applied)}})
+		w.refuse("third", overBudget("money", 1200), within(third), putNew(w, third))
+		for _, v := range Violations(w, w.Store) {
+			w.Errorf("Check: %s", v)
+		}
+	}},
 	{"a question about a budget names it", func(w *world) {
 		r := w.start("w", "t")
 		q := keep.Escalation{ID: "esc_budget", Kind: keep.AskBudget, Workflow: "w", Run: r.ID, Budget: "money", CreatedAt: w.now()}
