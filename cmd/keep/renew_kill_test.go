@@ -298,7 +298,9 @@ func (s *renewStorm) judge() {
 		case known && (r == nil || r.killed.IsZero() || r.killed.After(use.at)):
 			s.Errorf("token %d of family %d was sent by %s, which lives, and by %s", use.n, use.family, first.by, use.by)
 		}
-		over[k], before[k] = known && first.refused && use.refused, use
+		by := s.renewers[use.by]
+		heard := by != nil && by.killed.IsZero() // a refusal that died with its host is as a lost answer
+		over[k], before[k] = known && use.refused && heard, use
 		revoked[use.family] = revoked[use.family] || use.refused
 	}
 	families := 0
