@@ -130,7 +130,8 @@ func TestSecretsSaidAgain(t *testing.T) {
 	}
 }
 
-// A lookup finds the row of a call whose param has the text of a secret, which is hidden in the row. Law: once.
+// A lookup compares a row by what it shows. Where a secret is hidden in it, the row of another secret looks the same, so
+// it is not taken for the effect. Law: witnessed.
 func TestSecretInARow(t *testing.T) {
 	t.Parallel()
 	rules := paired()
@@ -152,7 +153,7 @@ func TestSecretInARow(t *testing.T) {
 		return true
 	})
 	d := open(t, s, func(cfg *gateway.Config) { cfg.Servers[0].Secrets = []string{"acme-organisation"} })
-	if r := d.make("for acme-organisation"); r.state() != "applied" {
+	if r := d.make("for acme-organisation"); r.state() != "needs_reconcile" {
 		t.Error(r.raw)
 	}
 }

@@ -303,6 +303,8 @@ func TestLookupAsksForTheWholeIdentity(t *testing.T) {
 		{match: []string{"customer"}, missing: "invoice"},
 		{match: []string{"state"}, args: map[string]any{"of": "{customer}"}, missing: "invoice"},
 		{match: []string{"invoice"}, args: map[string]any{"of": "id {customer}"}},
+		{match: []string{"invoice"}, args: map[string]any{"filter": []any{map[string]any{"of": "id {customer}"}}}},
+		{match: []string{"invoice"}, args: map[string]any{"filter": map[string]any{"{customer}": true}}, missing: "customer"},
 		{match: []string{"customer", "invoice"}},
 		{match: []string{"customer"}, args: map[string]any{"of": "{token}"}, token: mcp.TokenConfig{Param: "ref"}},
 		{token: mcp.TokenConfig{Param: "ref"}},

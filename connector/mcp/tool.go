@@ -6,9 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -45,7 +46,7 @@ type Pairing struct {
 // A Lookup is how a server is asked what became of a call.
 type Lookup struct {
 	Tool     string                     // of the same server; it reads
-	Args     map[string]json.RawMessage // texts in it take {token} and {sent_at} of the host, and {param}
+	Args     map[string]json.RawMessage // texts in it, however deep, take {token} and {sent_at} of the host, and {param}
 	Found    string                     // JSON path to the rows; empty: $
 	Match    []string                   // fields of a row that equal the params of the call; empty: a text in it has the token
 	Complete bool                       // the rows are all that there can be: none is there means that nothing happened
@@ -104,21 +105,24 @@ func (p Pairing) unasked() []string {
 	if len(p.Lookup.Match) == 0 || p.Lookup.asksByToken() {
 		return nil // the rows show our mark
 	}
-	args := slices.Collect(maps.Values(p.Lookup.Args))
 	return slices.DeleteFunc(slices.Clone(p.Identity), func(name string) bool {
-		return slices.Contains(p.Lookup.Match, name) ||
-			slices.ContainsFunc(args, func(arg json.RawMessage) bool { return bytes.Contains(arg, []byte("{"+name+"}")) })
+		return slices.Contains(p.Lookup.Match, name) || p.Lookup.asksBy(name)
 	})
 }
 
 // asksByToken reports whether the lookup asks for the host's token.
-func (l *Lookup) asksByToken() bool {
+func (l *Lookup) asksByToken() bool { return l.asksBy("token") }
+
+// asksBy reports whether {name} is in a text of the lookup's args.
+func (l *Lookup) asksBy(name string) bool {
+	there := false
 	for _, arg := range l.Args {
-		if bytes.Contains(arg, []byte("{token}")) {
-			return true
-		}
+		_, _ = eachText(arg, func(text string) any {
+			there = there || strings.Contains(text, "{"+name+"}")
+			return text
+		})
 	}
-	return false
+	return there
 }
 
 // covers reports whether a call with these params has the token.
@@ -336,41 +340,81 @@ func (t *asked) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answe
 
 // lookUp asks by the lookup.
 func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
-	params, err := t.p.Lookup.params(m)
+	l := t.p.Lookup
+	if missing, err := l.missing(m); err != nil {
+		return connector.Answer{}, err
+	} else if len(missing) > 0 {
+		return connector.Answer{Verdict: connector.Unwitnessed, Detail: "the call has no " + strings.Join(missing, ", no ") + ", and " + l.Tool + " is asked by it"}, nil
+	}
+	params, err := l.params(m)
 	if err != nil {
 		return connector.Answer{}, err
 	}
 	ans, err := t.server.read(ctx, params)
-	switch f := t.server.failure(t.p.Lookup.Tool, ans, err); {
+	switch f := t.server.failure(l.Tool, ans, err); {
 	case f != nil && f.Class == keep.ClassPermission:
 		return connector.Answer{Verdict: connector.Retry, Detail: f.Message, Refused: f}, nil
 	case f != nil:
-		return connector.Answer{}, fmt.Errorf("%s: %s", t.p.Lookup.Tool, f.Message)
+		return connector.Answer{}, fmt.Errorf("%s: %s", l.Tool, f.Message)
 	}
 	body, err := bodyOf(ans.Result)
 	if err != nil {
-		return connector.Answer{}, fmt.Errorf("%s: %w", t.p.Lookup.Tool, err)
+		return connector.Answer{}, fmt.Errorf("%s: %w", l.Tool, err)
 	}
-	path, err := parsePath(t.p.Lookup.Found)
+	path, err := parsePath(l.Found)
 	if err != nil {
 		return connector.Answer{}, err
 	}
 	rows, err := path.rows(body)
 	if err != nil {
-		return connector.Answer{}, fmt.Errorf("%s: %w", t.p.Lookup.Tool, err)
+		return connector.Answer{}, fmt.Errorf("%s: %w", l.Tool, err)
 	}
+	return t.judge(m, body, rows), nil
+}
+
+// judge says what the rows of an answer show of the call m.
+func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMessage) connector.Answer {
+	l := t.p.Lookup
 	ours := m
 	ours.Payload = t.server.cfg.hide.JSON(m.Payload) // as the rows are: a param that has a secret is one that the server shows
 	for _, row := range rows {
-		if t.p.Lookup.isOurs(row, ours) {
-			return connector.Answer{Verdict: connector.Happened, Receipt: t.receipt(rowResult(row)), Detail: t.p.Lookup.Tool + " shows it"}, nil
+		switch {
+		case !l.isOurs(row, ours):
+		case l.blind(m.Payload, ours.Payload):
+			return connector.Answer{Verdict: connector.Retry, Detail: l.Tool + " shows a row that may be ours: a secret is hidden in what it is compared by, and another one would look the same"}
+		default:
+			return connector.Answer{Verdict: connector.Happened, Receipt: t.receipt(rowResult(row)), Detail: l.Tool + " shows it"}
 		}
 	}
-	detail := fmt.Sprintf("%s shows %d rows, and none is of this call", t.p.Lookup.Tool, len(rows))
-	if t.p.Lookup.complete(body, len(rows)) {
-		return connector.Answer{Verdict: connector.Absent, Detail: detail}, nil
+	detail := fmt.Sprintf("%s shows %d rows, and none is of this call", l.Tool, len(rows))
+	if unknown := l.unshown(rows); unknown != "" {
+		return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + fmt.Sprintf(", but none has the field %s of match", unknown)}
 	}
-	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}, nil
+	if l.complete(body, len(rows)) {
+		return connector.Answer{Verdict: connector.Absent, Detail: detail}
+	}
+	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}
+}
+
+// blind reports whether a param by which rows are compared is another one when secrets are hidden in it.
+func (l *Lookup) blind(sent, hidden json.RawMessage) bool {
+	a, err := jsonval.Fields(sent)
+	b, err2 := jsonval.Fields(hidden)
+	return err != nil || err2 != nil || slices.ContainsFunc(l.Match, func(name string) bool { return !jsonval.Equal(a[name], b[name]) })
+}
+
+// unshown returns a field of match that no row has, if there are rows.
+func (l *Lookup) unshown(rows []json.RawMessage) string {
+	for _, name := range l.Match {
+		has := func(row json.RawMessage) bool {
+			fields, err := jsonval.Fields(row)
+			return err == nil && fields[name] != nil
+		}
+		if len(rows) > 0 && !slices.ContainsFunc(rows, has) {
+			return name
+		}
+	}
+	return ""
 }
 
 // complete reports whether an answer with so many rows holds all that there can be.
@@ -389,6 +433,39 @@ func (l *Lookup) complete(body json.RawMessage, rows int) bool {
 	return err == nil && len(more) == 1 && string(more[0]) == "false"
 }
 
+// placeholder is a name in braces, of what a call has or the host.
+var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`) })
+
+// missing returns the params by which the lookup asks or compares that the call m does not have: an answer would be about
+// something else.
+func (l *Lookup) missing(m keep.Mutation) (names []string, err error) {
+	all, err := jsonval.Fields(m.Payload)
+	if err != nil {
+		return nil, err
+	}
+	want := slices.Clone(l.Match)
+	for _, arg := range l.Args {
+		_, err = eachText(arg, func(text string) any {
+			for _, found := range placeholder().FindAllStringSubmatch(text, -1) {
+				if found[1] != "token" && found[1] != "sent_at" {
+					want = append(want, found[1])
+				}
+			}
+			return text
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range want {
+		if v := bytes.TrimSpace(all[name]); len(v) == 0 || string(v) == "null" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
 // params returns those of the call that asks about m.
 func (l *Lookup) params(m keep.Mutation) (json.RawMessage, error) {
 	var all map[string]json.RawMessage
@@ -397,9 +474,9 @@ func (l *Lookup) params(m keep.Mutation) (json.RawMessage, error) {
 	}
 	delete(all, "token") // the names of the host's values mean these, whatever the caller sends
 	delete(all, "sent_at")
-	fill := func(text string) (json.RawMessage, error) {
+	fill := func(text string) any {
 		if name, whole := whole(text); whole && all[name] != nil {
-			return all[name], nil
+			return all[name]
 		}
 		pairs := []string{"{token}", m.Token, "{sent_at}", m.CreatedAt.UTC().Add(-clockSlack).Format(time.RFC3339)}
 		for k, v := range all {
@@ -409,22 +486,43 @@ func (l *Lookup) params(m keep.Mutation) (json.RawMessage, error) {
 			}
 			pairs = append(pairs, "{"+k+"}", s)
 		}
-		return json.Marshal(strings.NewReplacer(pairs...).Replace(text))
+		return strings.NewReplacer(pairs...).Replace(text)
 	}
-	args := make(map[string]json.RawMessage, len(l.Args))
+	args := make(map[string]any, len(l.Args))
 	for k, v := range l.Args {
-		var text string
-		if json.Unmarshal(v, &text) != nil {
-			args[k] = v
-			continue
-		}
-		filled, err := fill(text)
+		filled, err := eachText(v, fill)
 		if err != nil {
 			return nil, err
 		}
 		args[k] = filled
 	}
 	return json.Marshal(map[string]any{"name": l.Tool, "arguments": args})
+}
+
+// eachText returns a value with each text in it, however deep, replaced by what fill returns for it. The names of members are
+// no texts.
+func eachText(raw json.RawMessage, fill func(string) any) (any, error) {
+	v, err := jsonval.Decode(raw)
+	if err != nil {
+		return nil, err
+	}
+	var walk func(v any) any
+	walk = func(v any) any {
+		switch v := v.(type) {
+		case string:
+			return fill(v)
+		case []any:
+			for i := range v {
+				v[i] = walk(v[i])
+			}
+		case map[string]any:
+			for name := range v {
+				v[name] = walk(v[name])
+			}
+		}
+		return v
+	}
+	return walk(v), nil
 }
 
 // clockSlack is how far the clock of a service may be behind.

@@ -1,0 +1,68 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/mcp"
+)
+
+// TestLookup says what the rows of a server show of a call: an effect, an absence, or neither.
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	for name, c := range map[string]struct {
+		match   []string
+		args    map[string]json.RawMessage
+		payload string
+		rows    string
+		want    connector.Verdict
+		detail  string
+		asked   string // what is in the request; empty: anything
+	}{
+		"ours":                             {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"b"}]`, want: connector.Happened},
+		"others":                           {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"c"},{"title":"d"}]`, want: connector.Absent},
+		"none":                             {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[]`, want: connector.Absent},
+		"a param that is compared missing": {match: []string{"title", "body"}, payload: `{"body":"b"}`, rows: `[{"title":"untitled","body":"b"}]`, want: connector.Unwitnessed, detail: "the call has no title"},
+		"a param that is compared null":    {match: []string{"title", "body"}, payload: `{"title":null,"body":"b"}`, rows: `[{"title":"untitled","body":"b"}]`, want: connector.Unwitnessed, detail: "the call has no title"},
+		"a param that is asked by missing": {match: []string{"title"}, args: map[string]json.RawMessage{"of": raw(`"id {body}"`)}, payload: `{"title":"a"}`, rows: `[{"title":"a"}]`, want: connector.Unwitnessed, detail: "the call has no body"},
+		"a field that no row has":          {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"name":"a","body":"b"}]`, want: connector.Unwitnessed, detail: "none has the field title of match"},
+		"a param within a filter": {match: []string{"title"}, args: map[string]json.RawMessage{"filter": raw(`{"and":[{"body":"{body}"},{"since":"after {sent_at}"}]}`)},
+			payload: `{"title":"a","body":{"n":1.50}}`, rows: `[]`, want: connector.Absent, asked: `{"filter":{"and":[{"body":{"n":1.50}},{"since":"after 2026-05-04T03:01:01Z"}]}}`},
+		"a secret":                     {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"other-organisation"}]`, want: connector.Retry, detail: "a secret is hidden"},
+		"a secret, and rows of others": {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Absent},
+		"a secret in another param":    {match: []string{"title"}, payload: `{"title":"a","key":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked json.RawMessage
+			s := mcp.NewServer(mcp.ServerConfig{Name: "desk", Secrets: []string{"acme-organisation", "other-organisation"}, URL: serve(t, func(w http.ResponseWriter, r said) bool {
+				if r.Method != "tools/call" {
+					return false
+				}
+				asked = r.Params
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"rows":%s}}}`, r.ID, c.rows)
+				return true
+			})})
+			defer s.Close()
+			p := mcp.Pairing{Tool: "add", Identity: c.match, Lookup: &mcp.Lookup{Tool: "list", Found: "$.rows", Match: c.match, Args: c.args, Complete: true}}
+			if err := p.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			m := keep.Mutation{Token: "tok", Payload: raw(c.payload), CreatedAt: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)}
+			got, err := s.Tool(p, 0).(connector.Reconciler).Reconcile(t.Context(), m)
+			if err != nil || got.Verdict != c.want || !strings.Contains(got.Detail, c.detail) {
+				t.Errorf("%s, %s: %v; want %s, %q", got.Verdict, got.Detail, err, c.want, c.detail)
+			}
+			if !strings.Contains(string(asked), c.asked) {
+				t.Errorf("the server was asked %s, want %s", asked, c.asked)
+			}
+		})
+	}
+}
