@@ -75,6 +75,7 @@ type Spec struct {
 	Approve     string        // when a person must agree before a call; see Connection.Approve
 	Unique      bool          // a person is asked before an identity is applied a second time
 	ByTarget    bool          // reconcile finds the target, perhaps another mutation's effect
+	ComparesAge bool          // reconcile compares how long ago the call was: m.CreatedAt is then by the clock of this machine, as of the greatest age that clocks tell
 
 	// Marked says that an effect which Reconcile finds shows Mutation.Token, so that it is
 	// never that of another call. Without it, what is found in an attempt after the first

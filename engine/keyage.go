@@ -68,10 +68,10 @@ func (a *keyAges) elapsed(key keep.MutationKey) time.Duration {
 	return met.age + time.Since(met.at)
 }
 
-// meetKey begins to count the age of a key in doubt. Done when the record is read, it
-// sees a clock that was set back although the next lookup waits until that is past.
+// meetKey begins to count the age of a call in doubt: of its key, or of the call itself for a tool that compares it. Done
+// when the record is read, it sees a clock that was set back although the next lookup waits until that is past.
 func (e *Engine) meetKey(m keep.Mutation) {
-	if m.Level == keep.LevelKey && lifecycle.Unknown(m.State) {
+	if m.Level != keep.LevelNone && lifecycle.Unknown(m.State) {
 		e.ages.meet(m, e.Now())
 	}
 }
@@ -82,11 +82,11 @@ func (e *Engine) keyAge(m keep.Mutation) time.Duration {
 	return age
 }
 
-// aged returns m for a tool that sends again under its key: CreatedAt is as long ago, by
-// the clock of this machine, as the key may be old. The note is for people; empty: the
+// aged returns m for a tool that sends again under its key, or compares how long ago the call was: CreatedAt is
+// as long ago, by the clock of this machine, as that may be. The note is for people; empty: the
 // clocks agree.
 func (e *Engine) aged(t *tool, m keep.Mutation) (aged keep.Mutation, note string) {
-	if t.spec.Level != keep.LevelKey || m.CreatedAt.IsZero() {
+	if t.spec.Level != keep.LevelKey && !t.spec.ComparesAge || m.CreatedAt.IsZero() {
 		return m, ""
 	}
 	now := e.Now()
@@ -94,7 +94,7 @@ func (e *Engine) aged(t *tool, m keep.Mutation) (aged keep.Mutation, note string
 	age, agree := ledger.KeyAge(m, now, e.ages.elapsed(m.Key))
 	m.CreatedAt = time.Now().UTC().Add(-age)
 	if !agree {
-		note = "; the clocks disagree about how old its key is, and the greater age counts"
+		note = "; the clocks disagree about how old the call is, and the greater age counts"
 	}
 	return m, note
 }

@@ -462,6 +462,7 @@ type service struct {
 	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
 	onTarget      func()
 	keyLasts      time.Duration
+	comparesAge   bool
 	result        json.RawMessage // of mutate calls
 	read          json.RawMessage // of reads
 	schema        json.RawMessage // of the result of create
@@ -477,7 +478,7 @@ func newService() *service {
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
 		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second,
-		ByTarget: s.target, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
+		ByTarget: s.target, ComparesAge: s.comparesAge, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}

@@ -35,7 +35,7 @@ func (s *service) changeTools() []connector.Tool {
 		&deleter{change{s, connector.Spec{
 			Name: "delete", Effect: connector.Mutate, Description: "Deletes an object; with etag, only that version of it.",
 			Params:  object(`"key"`, keyProperty+`,"etag":{"type":"string","minLength":1}`),
-			Timeout: s.timeout, Level: keep.LevelWitness, ByTarget: true, Identity: []string{"key"}, SettleAfter: s.settle,
+			Timeout: s.timeout, Level: keep.LevelWitness, ByTarget: true, Identity: []string{"key"}, SettleAfter: s.settle, ComparesAge: true,
 			VerifyByHand: "Look whether the object is there.",
 		}}},
 	}
@@ -99,7 +99,7 @@ func (s *service) look(ctx context.Context, key string) (state, *response, error
 	if err != nil {
 		return unclear, nil, err
 	}
-	if a.status == http.StatusNotFound && a.code == "NoSuchKey" {
+	if a.status == http.StatusNotFound && a.code == "NoSuchKey" && (a.of == "" || strings.TrimPrefix(a.of, "/") == strings.TrimPrefix(key, "/")) {
 		return missing, a, nil
 	}
 	return unclear, a, nil
@@ -306,7 +306,7 @@ func (t *deleter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Ans
 		return connector.Answer{Verdict: connector.Happened, Detail: "there is no object of that key"}, nil
 	case at == there && p.ETag != "" && a.etag() != strings.Trim(p.ETag, `"`):
 		return connector.Answer{Verdict: connector.Retry, Detail: "there is another version, with the etag " + a.etag()}, nil
-	case at == there && p.ETag == "" && !olderThan(a, time.Since(m.CreatedAt)):
+	case at == there && !olderThan(a, time.Since(m.CreatedAt)):
 		return connector.Answer{Verdict: connector.Retry, Detail: "somebody may have put the object after the call was recorded: it is of " +
 			cmp.Or(a.header.Get("Last-Modified"), "a time that the service does not say")}, nil
 	case at == there:
@@ -315,13 +315,16 @@ func (t *deleter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Ans
 	return connector.Answer{Verdict: connector.Retry, Detail: "the service shows " + a.say()}, nil
 }
 
-// olderThan reports whether an object is as old as age, by the clock of the service alone, which tells both its
-// own time and that of the object in whole seconds.
+// clockStep is how far the clock of the records may have been set back while no host ran, unseen.
+const clockStep = time.Minute
+
+// olderThan reports whether an object is older than age, by the clock of the service alone, which tells both its
+// own time and that of the object.
 func olderThan(a *response, age time.Duration) bool {
 	now, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {
 		return false
 	}
 	made, err := http.ParseTime(a.header.Get("Last-Modified"))
-	return err == nil && now.Sub(made) > age+time.Second
+	return err == nil && age >= 0 && now.Sub(made) > age+clockStep
 }

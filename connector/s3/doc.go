@@ -19,10 +19,10 @@
 // That is level A, if the service honours both headers, as Amazon does for all buckets.
 //
 // delete is level C: an object that is gone was deleted, by whomever; one that is there,
-// and was put before the call was recorded, was not. One that was put later, by the clock of the service,
+// and was put a minute or more before the call was recorded, was not. One that was put later, by the clock of the service,
 // proves nothing, so a person is asked: another delete would take what somebody put meanwhile.
-// With etag the service deletes that version only.
+// With etag the service deletes that version only, and of the same bytes put again the etag is the same.
 //
-// A missing object is believed only if the service names it with the code NoSuchKey: a
+// A missing object is believed only if the service says so with the code NoSuchKey, and names no other key: a
 // wrong bucket and a gateway without its service answer 404, too.
 package s3

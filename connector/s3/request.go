@@ -62,6 +62,7 @@ type response struct {
 	header http.Header
 	body   []byte
 	code   string // of an error, such as NoSuchKey; empty: it is none, or none of S3
+	of     string // the key that an error is about; empty: it is not said
 	text   string
 }
 
@@ -139,9 +140,10 @@ func (a *response) parseError() {
 		XMLName xml.Name `xml:"Error"`
 		Code    string   `xml:"Code"`
 		Message string   `xml:"Message"`
+		Key     string   `xml:"Key"`
 	}
 	if xml.Unmarshal(a.body, &e) == nil {
-		a.code, a.text = e.Code, e.Message
+		a.code, a.of, a.text = e.Code, e.Key, e.Message
 	}
 }
 

@@ -330,39 +330,72 @@ func TestTakenAway(t *testing.T) {
 }
 
 // TestPutAfterADelete is about an object that somebody put again when a delete had no answer: it is not the one
-// that was to be deleted, and no delete is sent for it.
+// that was to be deleted, though it has the same bytes, and no delete is sent for it.
 func TestPutAfterADelete(t *testing.T) {
 	s := s3test.Shared(t)
-	conn, key := open(t, config(s.Addr)), fresh()
-	put := func() {
-		if _, err := mutate(t, conn, "put", fresh(), fmt.Sprintf(`{"key":%q,"text":"x"}`, key)); err != nil {
+	for _, version := range []bool{false, true} {
+		conn, key := open(t, config(s.Addr)), fresh()
+		put := func() (out struct{ ETag string }) {
+			r, err := mutate(t, conn, "put", fresh(), fmt.Sprintf(`{"key":%q,"text":"x"}`, key))
+			if err == nil {
+				err = json.Unmarshal(r.Result, &out)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		params := map[string]string{"key": key}
+		if etag := put().ETag; version {
+			params["etag"] = etag
+		}
+		payload, _ := json.Marshal(params)
+		m := keep.Mutation{Token: "t", Payload: payload, CreatedAt: time.Now()}
+		look := func(m keep.Mutation) connector.Verdict {
+			a, err := tool(t, conn, "delete").(connector.Reconciler).Reconcile(t.Context(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Verdict
+		}
+		if err := s.Age(key, m.CreatedAt.Add(-2*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
+		if got := look(m); got != connector.Absent {
+			t.Errorf("the object of before is there: %v, want absent", got)
+		}
+		later := m
+		later.CreatedAt = time.Now().Add(time.Minute) // the clock was set back since
+		if got := look(later); got != connector.Retry {
+			t.Errorf("nobody knows how old the call is: %v, want no answer", got)
+		}
+		if _, err := tool(t, conn, "delete").(connector.Mutator).Mutate(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		if got := look(m); got != connector.Happened {
+			t.Errorf("it is gone: %v, want happened", got)
+		}
+		put()
+		if got := look(m); got != connector.Retry {
+			t.Errorf("version %t: another object is there: %v, want no answer", version, got)
+		}
 	}
-	m := keep.Mutation{Token: "t", Payload: json.RawMessage(fmt.Sprintf(`{"key":%q}`, key)), CreatedAt: time.Now()}
-	look := func() connector.Verdict {
+}
+
+// TestAnotherKeyIsMissing has something in front of the service say of another key that it is missing.
+func TestAnotherKeyIsMissing(t *testing.T) {
+	for of, want := range map[string]connector.Verdict{"<Key>index.html</Key>": connector.Retry, "<Key>k</Key>": connector.Happened, "": connector.Happened} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprintf(w, "<Error><Code>NoSuchKey</Code>%s</Error>", of)
+		}))
+		conn := open(t, config(srv.Listener.Addr().String()))
+		m := keep.Mutation{Token: "t", Payload: json.RawMessage(`{"key":"k"}`), CreatedAt: time.Now().Add(-time.Hour)}
 		a, err := tool(t, conn, "delete").(connector.Reconciler).Reconcile(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || a.Verdict != want {
+			t.Errorf("%q: %+v, %v; want %s", of, a, err, want)
 		}
-		return a.Verdict
-	}
-	put()
-	if err := s.Age(key, m.CreatedAt.Add(-time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if got := look(); got != connector.Absent {
-		t.Errorf("the object of before is there: %v, want absent", got)
-	}
-	if _, err := tool(t, conn, "delete").(connector.Mutator).Mutate(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	if got := look(); got != connector.Happened {
-		t.Errorf("it is gone: %v, want happened", got)
-	}
-	put()
-	if got := look(); got != connector.Retry {
-		t.Errorf("another object is there: %v, want no answer", got)
+		srv.Close()
 	}
 }
 
