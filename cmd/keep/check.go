@@ -103,8 +103,8 @@ func (a *app) check(ctx context.Context, path string) error {
 		r.Workflows = append(r.Workflows, workflowEffects{terminal.Short(filepath.Join(p.Root, s.File)), effects})
 	}
 	if !broken {
-		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, conns)...)
-		r.Problems = append(r.Problems, checkAround(ctx, path, p, scripts, r.Workflows)...)
+		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, isDir(path) && !terminal.HasErrors(found), conns)...)
+		r.Problems = append(r.Problems, checkAround(ctx, isDir(path), p, scripts, r.Workflows)...)
 	}
 	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
@@ -114,9 +114,15 @@ func (a *app) check(ctx context.Context, path string) error {
 // an address that does not answer must not hold up CI.
 const lookLimit = 5 * time.Second
 
-// checkNames returns what may be, by another name, what the database has work of. A
-// database that cannot be read is no mistake of the project.
-func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []project.Script, conns []connector.Connection) []terminal.Problem {
+// isDir reports whether path is a directory: all scripts of a project.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// checkNames returns what may be, by another name, what the database has work of, and, if the scripts are the whole
+// project, what goes on without one. A database that cannot be read is no mistake of the project.
+func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []project.Script, whole bool, conns []connector.Connection) []terminal.Problem {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
 	db, err := database.Open(ctx, p.Cfg, database.ToRead)
@@ -129,8 +135,17 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 			err = project.Renamed(ctx, db, p.Root, scripts, conns)
 		}
 	}
-	if found := project.Problems(p.Root, err); err == nil || len(found) > 0 {
+	if found := project.Problems(p.Root, err); len(found) > 0 {
 		return found
+	}
+	if err == nil {
+		var all []keep.Workflow
+		if all, err = db.Workflows(ctx); err == nil {
+			if names := project.WithoutScript(all, scripts); whole && len(names) > 0 {
+				return []terminal.Problem{{Severity: string(workflow.Warning), Code: "no-script", Message: project.GoesOn(names), Fix: project.HowToEnd(names)}}
+			}
+			return nil
+		}
 	}
 	return []terminal.Problem{{Severity: string(workflow.Warning), Code: "names-unchecked",
 		Message: "whether something was renamed that the database has work of is not checked: " + err.Error()}}
@@ -139,9 +154,8 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 // checkAround reports what is odd in what is around the scripts, as far as the database can be read.
 // Only of a whole directory is it known that no script declares what a hook delivers to. Why the
 // database cannot be read was said by checkNames.
-func checkAround(ctx context.Context, path string, p *project.Project, scripts []project.Script, workflows []workflowEffects) []terminal.Problem {
-	info, err := os.Stat(path)
-	around := project.Around{Cfg: p.Cfg, Scripts: scripts, Whole: err == nil && info.IsDir()}
+func checkAround(ctx context.Context, whole bool, p *project.Project, scripts []project.Script, workflows []workflowEffects) []terminal.Problem {
+	around := project.Around{Cfg: p.Cfg, Scripts: scripts, Whole: whole}
 	for _, w := range workflows {
 		for _, t := range w.Tools {
 			around.Tools = append(around.Tools, t.Tool)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -94,8 +95,40 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 		if err != nil {
 			return err
 		}
+		if isDir(path) {
+			if err := a.sayWithoutScript(ctx, c, scripts); err != nil {
+				return err
+			}
+		}
 		return a.printDeployed(out)
 	})
+}
+
+// sayWithoutScript says which workflows go on though the scripts, which are all of the project, are of others.
+func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, scripts []project.Script) error {
+	all, err := c.Workflows(ctx)
+	if err != nil {
+		return err
+	}
+	rows := make([]keep.Workflow, len(all))
+	for i, w := range all {
+		rows[i] = keep.Workflow{Name: w.Name, Paused: w.Paused}
+	}
+	ours := slices.Clone(scripts)
+	for i, s := range ours {
+		script := *s.Workflow
+		script.Name = continuedAs(all, script.Definition)
+		ours[i].Workflow = &script
+	}
+	a.sayGoesOn(rows, ours)
+	return nil
+}
+
+// sayGoesOn says which workflows go on without a script.
+func (a *app) sayGoesOn(all []keep.Workflow, scripts []project.Script) {
+	if names := project.WithoutScript(all, scripts); len(names) > 0 {
+		fmt.Fprintf(a.Err, "keep: %s; %s\n", project.GoesOn(names), project.HowToEnd(names))
+	}
 }
 
 // openingToDeploy opens the database as what takes scripts. The tools that they
@@ -166,7 +199,6 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 		case err != nil:
 			if found := project.Problems(p.Root, err); len(found) > 0 {
 				a.PrintProblems(found)
-				fmt.Fprintln(a.Err, "The daemon refused it. It has the connections of its start: if keep.toml changed since, restart it.")
 				return nil, exit.With(exit.Misused)
 			}
 			return nil, fmt.Errorf("deploy %s: %w", s.File, err)

@@ -92,6 +92,9 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 		defer stop()
 	}
 	a.sayServing(all, cfg.DB)
+	if len(paths) > 0 && isDir(paths[0]) {
+		a.sayGoesOn(all, s.Scripts)
+	}
 	follower := &daemon.Follower{Env: a.env(), Session: s, Server: srv, Reload: hangups, Load: func() (*config.Config, error) { return a.reloaded(paths) }}
 	if err := daemon.RunBoth(ctx, s.Host, srv, follower); err != nil {
 		return err

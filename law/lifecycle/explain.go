@@ -191,8 +191,12 @@ func WaitOfDoubt(m keep.Mutation) Wait {
 	return doubt(m, m.UpdatedAt)
 }
 
-// doubt returns what is awaited of a call with an unknown outcome.
+// doubt returns what is awaited of a call with an unknown outcome. Each lookup changes the record, so since is at most
+// the time when the call was over.
 func doubt(m keep.Mutation, since time.Time) Wait {
+	if over := m.CallDeadline; !over.IsZero() && over.Before(since) {
+		since = over
+	}
 	w := Wait{Kind: WaitsForLookup, Since: since, Until: m.NextReconcileAt, Call: callOf(m)}
 	if m.State == keep.Indeterminate {
 		w.Kind, w.Until = WaitsForDecision, time.Time{}

@@ -47,6 +47,7 @@ type Doubt struct {
 	Names    string            // of Connection and Tool: all that was is to say, in TOML
 	Table    string            // of Ruled: where the rules are
 	Taken    bool              // of Topic, Job and Producer: it was Gone first, and another one has that name now
+	Idle     bool              // of Workflow: it has done nothing yet, and goes on
 }
 
 // Error says what is in doubt.
@@ -63,6 +64,9 @@ func (d Doubt) Error() string {
 	}
 	if d.Taken {
 		return fmt.Sprintf("the %s %s of workflow %s was %s first, and another one has that name now: what one did would count for the other", d.Kind, d.Fresh, d.Workflow, d.Gone)
+	}
+	if d.Idle {
+		return fmt.Sprintf("the workflow %s goes on in the database, no script has its name, and the workflow %s is new: if they are one, both would do the work", d.Gone, d.Fresh)
 	}
 	of := ""
 	if d.Workflow != "" {
@@ -95,7 +99,7 @@ func (d Doubt) Fix() string {
 	case Job, Producer:
 		return fmt.Sprintf("write %s: { was: %q, … } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
 	}
-	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one", d.Gone)
+	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one; the old one goes on then, until: keep pause %s", d.Gone, d.Gone)
 }
 
 // A ToolOf is a tool of a configuration.
@@ -129,6 +133,7 @@ type Stored struct {
 	Topics   []keep.TopicName
 	Handlers []keep.Handler     // of it
 	Worked   bool               // it has calls or items
+	Goes     bool               // nobody paused it: it goes on, whatever scripts there are
 	Did      []keep.ToolName    // tools of its calls that may have happened
 	Jobs     []keep.HandlerName // that ever ran, by the names of their items; none if there are no items
 	Ran      []keep.HandlerName // handlers that ever ran
@@ -315,8 +320,8 @@ func Workflows(stored []Stored, written []Written, exists func(entry string) boo
 			continue
 		}
 		for _, s := range stored {
-			if s.Worked && !claimed[s.Name] && Alike(s, w, exists) {
-				out = append(out, Doubt{Kind: Workflow, Gone: string(s.Name), Fresh: string(w.Name)})
+			if (s.Worked || s.Goes) && !claimed[s.Name] && Alike(s, w, exists) {
+				out = append(out, Doubt{Kind: Workflow, Gone: string(s.Name), Fresh: string(w.Name), Idle: !s.Worked})
 			}
 		}
 	}

@@ -194,6 +194,27 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
+// TestIdleWorkflow is about one that has done nothing yet, which goes on beside what it may be now.
+func TestIdleWorkflow(t *testing.T) {
+	poll := []keep.Handler{{Name: "poll", Kind: keep.Producer}}
+	for name, c := range map[string]struct {
+		goes, isNew bool
+		was         keep.WorkflowName
+		want        string
+	}{
+		"goes on":     {goes: true, want: "workflow invoices bills"},
+		"is paused":   {},
+		"is the same": {goes: true, was: "invoices"},
+		"is another":  {goes: true, isNew: true},
+	} {
+		stored := []rename.Stored{{Name: "invoices", Entry: "a.js", Handlers: poll, Goes: c.goes}}
+		written := []rename.Written{{Definition: keep.Definition{Name: "bills", Was: c.was, New: c.isNew, Handlers: poll}, Entry: "a.js"}}
+		t.Run(name, func(t *testing.T) {
+			compare(t, rename.Workflows(stored, written, func(string) bool { return true }), c.want)
+		})
+	}
+}
+
 // TestParts goes through what a script of the workflow "shop" may be after the topic "order" had events, and
 // the producer "poll" a checkpoint. The version in force declares the topic "spare", too, which never had any.
 func TestParts(t *testing.T) {

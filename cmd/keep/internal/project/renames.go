@@ -296,6 +296,11 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 				if s.Did, s.Worked, err = r.worked(ctx, d.Workflow); err != nil {
 					return nil, err
 				}
+				row, err := r.db.Workflow(ctx, d.Workflow)
+				if err != nil {
+					return nil, err
+				}
+				s.Goes = !row.Paused
 				calls, err := r.mayRepeat(ctx, r.scripts[i], s.Did)
 				if err != nil {
 					return nil, err
@@ -306,6 +311,27 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 		stored = append(stored, s)
 	}
 	return rename.Workflows(stored, written, exists), nil
+}
+
+// WithoutScript returns the workflows that go on as a database has them, though none of the scripts, which are all of a
+// project and have the names of the database, is of them. Another project may have theirs.
+func WithoutScript(all []keep.Workflow, scripts []Script) (names []string) {
+	for _, w := range all {
+		if !w.Paused && !slices.ContainsFunc(scripts, func(s Script) bool { return s.Name == w.Name }) {
+			names = append(names, string(w.Name))
+		}
+	}
+	return names
+}
+
+// GoesOn says that workflows go on without a script.
+func GoesOn(names []string) string {
+	return fmt.Sprintf("no script here has the name of %s, which the database goes on with", strings.Join(names, ", "))
+}
+
+// HowToEnd says how workflows that go on without a script end.
+func HowToEnd(names []string) string {
+	return "if nothing else has its script, end it: keep pause " + names[0]
 }
 
 // worked returns the tools of the calls of a workflow that may have happened, and reports
