@@ -187,7 +187,7 @@ func tagged(params, id json.RawMessage) json.RawMessage {
 func (g *Gateway) notified(server string, m mcp.Message) {
 	switch m.Method {
 	case "notifications/progress":
-		g.passProgress(m)
+		g.passProgress(server, m)
 		return
 	case "notifications/cancelled", "notifications/subscriptions/acknowledged":
 		return

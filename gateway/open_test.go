@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/store/sqlite"
@@ -66,30 +67,37 @@ func serveVault(t *testing.T) *vault {
 	return v
 }
 
-// An agent whose tools name none of a server reaches nothing of that server: its resources and prompts are neither listed nor
-// read, and it is not told what such an agent asks. Law: permitted.
-func TestServerThatIsNotTheAgents(t *testing.T) {
-	t.Parallel()
-	v, own := serveVault(t), serveVault(t)
+// openOwn opens a gateway to two servers, vault and own, of which bob reaches only the second, and returns its address.
+func openOwn(t *testing.T, rules map[keep.ToolName]gateway.Rule, vault, own string) (url string) {
+	t.Helper()
 	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
 	if err := db.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { db.Close() })
 	g, err := gateway.New(t.Context(), db, gateway.Config{
-		Servers: []mcp.ServerConfig{{Name: "vault", URL: v.url}, {Name: "own", URL: own.url}},
-		Grants:  map[string][]string{"bob": {"own.*"}}, Policy: testPolicy(), Alone: true, Logger: slog.New(slog.DiscardHandler),
+		Servers: []mcp.ServerConfig{{Name: "vault", URL: vault}, {Name: "own", URL: own}}, Rules: rules,
+		Grants: map[string][]string{"bob": {"own.*"}}, Policy: testPolicy(), Alone: true, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close()
+	t.Cleanup(func() { g.Close() })
 	h, err := g.HTTP(gateway.HTTPConfig{Agents: agentTokens})
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(h)
-	defer srv.Close()
+	t.Cleanup(srv.Close)
+	return srv.URL + "/mcp"
+}
+
+// An agent whose tools name none of a server reaches nothing of that server: its resources and prompts are neither listed nor
+// read, and it is not told what such an agent asks. Law: permitted.
+func TestServerThatIsNotTheAgents(t *testing.T) {
+	t.Parallel()
+	v, own := serveVault(t), serveVault(t)
+	url := openOwn(t, nil, v.url, own.url)
 	requests := []struct{ method, params string }{
 		{"tools/list", `{}`}, {"resources/list", `{}`}, {"resources/templates/list", `{}`}, {"prompts/list", `{}`},
 		{"resources/read", `{"uri":"vault://x"}`}, {"prompts/get", `{"name":"vault__vault"}`}, {"tools/call", `{"name":"vault__open"}`},
@@ -98,7 +106,7 @@ func TestServerThatIsNotTheAgents(t *testing.T) {
 		{"resources/subscribe", `{"uri":"vault://x"}`}, {"resources/unsubscribe", `{"uri":"vault://x"}`}, {"logging/setLevel", `{"level":"debug"}`},
 	}
 	for _, agent := range []string{"bob", "ann"} {
-		a := newAgent(t, srv.URL+"/mcp", agent)
+		a := newAgent(t, url, agent)
 		a.begin()
 		for _, c := range requests {
 			r, _ := a.send(c.method, c.params, nil)
@@ -127,6 +135,79 @@ func TestServerThatIsNotTheAgents(t *testing.T) {
 	for _, method := range []string{"resources/list", "prompts/list", "resources/read", "resources/subscribe", "logging/setLevel"} {
 		if !slices.ContainsFunc(own.asked, func(text string) bool { return strings.HasPrefix(text, method+" ") }) {
 			t.Errorf("bob does not reach %s of his own server: %q", method, own.asked)
+		}
+	}
+}
+
+// A server that is not the agent's says nothing into the calls of the agent, whatever token it names; progress of the server that
+// has the call is passed on. Law: permitted.
+func TestProgressOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	out, forged := make(chan struct{}), make(chan struct{})
+	serve := func(call func(tell func(token, text string), token string)) string {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var m struct {
+				ID     json.RawMessage
+				Method string
+				Params struct {
+					Meta struct{ ProgressToken string } `json:"_meta"`
+				}
+			}
+			_ = json.NewDecoder(r.Body).Decode(&m)
+			if r.Method != http.MethodPost || m.ID == nil {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			result := `{"content":[]}`
+			switch m.Method {
+			case "initialize":
+				result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}`
+			case "tools/list":
+				result = `{"tools":[{"name":"open","inputSchema":{"type":"object"}},{"name":"make","inputSchema":{"type":"object"}}]}`
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			if m.Method == "tools/call" {
+				call(func(token, text string) {
+					fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%q,\"progress\":1,\"message\":%q}}\n\n", token, text)
+				}, m.Params.Meta.ProgressToken)
+			}
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", m.ID, result)
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	tokens := make(chan string, 1)
+	vault := serve(func(tell func(token, text string), _ string) {
+		tell(<-tokens, "of the vault")
+	})
+	own := serve(func(tell func(token, text string), token string) {
+		tokens <- token
+		out <- struct{}{}
+		<-forged
+		tell(token, "of its own")
+	})
+	url := openOwn(t, map[keep.ToolName]gateway.Rule{"vault.open": {Read: true}, "own.open": {Read: true}}, vault, own)
+	for _, tool := range []string{"open", "make"} { // what is read, and what is recorded
+		got := make(chan string, 1)
+		go func() {
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"own__`+tool+`","arguments":{},"_meta":{"progressToken":"p"}}}`))
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Accept", "application/json, text/event-stream")
+			req.Header.Set("Authorization", "Bearer "+agentTokens["bob"])
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			defer resp.Body.Close()
+			text, _ := io.ReadAll(resp.Body)
+			got <- string(text)
+		}()
+		<-out
+		newAgent(t, url, "ann").send("tools/call", `{"name":"vault__open","arguments":{}}`, nil)
+		forged <- struct{}{}
+		if text := <-got; strings.Contains(text, "of the vault") || !strings.Contains(text, "of its own") {
+			t.Errorf("%s: the agent gets %s", tool, text)
 		}
 	}
 }

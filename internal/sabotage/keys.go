@@ -137,6 +137,8 @@ var keysBreaks = []Break{
 		`case strings.HasPrefix(name, keepNames):`, `case false && strings.HasPrefix(name, keepNames):`, "./gateway -run TestForgedAnswers"},
 	{"agent-reaches-every-server", "permitted", "gateway/grant.go",
 		`return !limited || slices.ContainsFunc(patterns, func(p string) bool { return ofServer(p, server) })`, `return true || limited && patterns == nil`, "./gateway -run TestServerThatIsNotTheAgents"},
+	{"server-speaks-into-calls-of-another", "permitted", "gateway/exchange.go",
+		`if !known || p.server != server {`, `if !known {`, "./gateway -run TestProgressOfAnotherServer"},
 	{"request-that-did-not-wait-shows-that-an-answer-was-read", "once", "gateway/wire.go",
 		`w.hurried = w.hurried || w.read > w.end`, `_ = w.hurried`, "./gateway -run TestWire"},
 	{"pipelined-request-shows-that-an-answer-was-read", "once", "gateway/http.go",
