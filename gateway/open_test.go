@@ -23,10 +23,31 @@ import (
 
 // A vault is a server that has everything, and notes what it is asked.
 type vault struct {
-	url string
+	url  string
+	hook func(method string) // called before a request is answered; nil: nothing is
 
-	mu    sync.Mutex // protects all below
-	asked []string
+	mu     sync.Mutex // protects all below
+	asked  []string
+	begins int // how often it began
+}
+
+// begin has the vault begin anew: what was agreed on with it is over.
+func (v *vault) begin() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.begins++
+}
+
+// count returns how often the vault was asked for something.
+func (v *vault) count(method string) (n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, text := range v.asked {
+		if strings.HasPrefix(text, method+" ") {
+			n++
+		}
+	}
+	return n
 }
 
 func serveVault(t *testing.T) *vault {
@@ -41,7 +62,17 @@ func serveVault(t *testing.T) *vault {
 		_ = json.Unmarshal(text, &m)
 		v.mu.Lock()
 		v.asked = append(v.asked, m.Method+" "+string(text))
+		session := fmt.Sprintf("session-%d", v.begins)
 		v.mu.Unlock()
+		if v.hook != nil {
+			v.hook(m.Method)
+		}
+		if m.Method == "initialize" {
+			w.Header().Set("Mcp-Session-Id", session)
+		} else if r.Header.Get("Mcp-Session-Id") != session {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
 		if r.Method != http.MethodPost || m.ID == nil {
 			w.WriteHeader(http.StatusAccepted)
 			return
@@ -209,5 +240,93 @@ func TestProgressOfAnotherServer(t *testing.T) {
 		if text := <-got; strings.Contains(text, "of the vault") || !strings.Contains(text, "of its own") {
 			t.Errorf("%s: the agent gets %s", tool, text)
 		}
+	}
+}
+
+// Who is told that a resource is watched has a server that tells of it: each agent one of its own, which gives it up when
+// nobody of those watches it any more.
+func TestSubscriptionsOfAgents(t *testing.T) {
+	t.Parallel()
+	v, own := serveVault(t), serveVault(t)
+	url := openOwn(t, nil, v.url, own.url)
+	agent := func(name string) *httpAgent {
+		a := newAgent(t, url, name)
+		a.begin()
+		return a
+	}
+	ann, other, bob := agent("ann"), agent("ann"), agent("bob")
+	const on, off, x = "resources/subscribe", "resources/unsubscribe", `{"uri":"vault://x"}`
+	for i, c := range []struct {
+		a             *httpAgent
+		method        string
+		on, off       int // of the vault after that
+		ownOn, ownOff int
+	}{
+		{a: ann, method: on, on: 1},
+		{a: bob, method: on, on: 1, ownOn: 1},
+		{a: other, method: on, on: 2, ownOn: 1},
+		{a: ann, method: off, on: 2, ownOn: 1},
+		{a: ann, method: off, on: 2, ownOn: 1},
+		{a: other, method: off, on: 2, off: 1, ownOn: 1},
+		{a: bob, method: off, on: 2, off: 1, ownOn: 1, ownOff: 1},
+	} {
+		if r, _ := c.a.send(c.method, x, nil); r.Error != nil {
+			t.Errorf("%d: %s", i, r.raw)
+		}
+		if v.count(on) != c.on || v.count(off) != c.off || own.count(on) != c.ownOn || own.count(off) != c.ownOff {
+			t.Errorf("%d, %s by %s: the vault was asked %d and %d times, the other %d and %d", i, c.method, c.a.agent, v.count(on), v.count(off), own.count(on), own.count(off))
+		}
+	}
+	for i := range 257 {
+		r, _ := ann.send(on, fmt.Sprintf(`{"uri":"vault://%d"}`, i), nil)
+		if (r.Error != nil) != (i == 256) {
+			t.Errorf("subscription %d: %s", i, r.raw)
+		}
+	}
+}
+
+// A server that begins anew is asked again to tell of what is watched, as it does not know it any more.
+func TestSubscriptionsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	v := serveVault(t)
+	subscribed := make(chan bool, 10)
+	v.hook = func(method string) {
+		if method == "resources/subscribe" {
+			subscribed <- true
+		}
+	}
+	ann := newAgent(t, openOwn(t, nil, v.url, serveVault(t).url), "ann")
+	ann.begin()
+	ann.send("resources/subscribe", `{"uri":"vault://x"}`, nil)
+	<-subscribed
+	v.begin()
+	if r, _ := ann.send("resources/read", `{"uri":"vault://x"}`, nil); r.Error != nil {
+		t.Fatal(r.raw)
+	}
+	<-subscribed
+}
+
+// A subscription that is made while the last one before it is given up holds, in whatever order the server takes both.
+func TestSubscriptionWhileOneIsGivenUp(t *testing.T) {
+	t.Parallel()
+	v := serveVault(t)
+	url := openOwn(t, nil, v.url, serveVault(t).url)
+	ann, other := newAgent(t, url, "ann"), newAgent(t, url, "ann")
+	v.hook = func(method string) {
+		if method == "resources/unsubscribe" {
+			other.send("resources/subscribe", `{"uri":"vault://x"}`, nil)
+		}
+	}
+	ann.begin()
+	other.begin()
+	ann.send("resources/subscribe", `{"uri":"vault://x"}`, nil)
+	ann.send("resources/unsubscribe", `{"uri":"vault://x"}`, nil)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if last := v.asked[len(v.asked)-1]; !strings.HasPrefix(last, "resources/subscribe ") {
+		t.Errorf("the vault was asked last: %s", last)
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(v.asked), func(text string) bool { return !strings.HasPrefix(text, "resources/subscribe ") })); n != 3 {
+		t.Errorf("the vault was asked %d times", n)
 	}
 }

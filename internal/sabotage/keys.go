@@ -139,6 +139,8 @@ var keysBreaks = []Break{
 		`return !limited || slices.ContainsFunc(patterns, func(p string) bool { return ofServer(p, server) })`, `return true || limited && patterns == nil`, "./gateway -run TestServerThatIsNotTheAgents"},
 	{"server-speaks-into-calls-of-another", "permitted", "gateway/exchange.go",
 		`if !known || p.server != server {`, `if !known {`, "./gateway -run TestProgressOfAnotherServer"},
+	{"server-of-a-subscription-is-forgotten", "explained", "gateway/listen.go",
+		`s.watches[uri] = server`, `s.watches[uri] = server[:0]`, "./gateway -run TestSubscriptionsOfAgents"},
 	{"request-that-did-not-wait-shows-that-an-answer-was-read", "once", "gateway/wire.go",
 		`w.hurried = w.hurried || w.read > w.end`, `_ = w.hurried`, "./gateway -run TestWire"},
 	{"pipelined-request-shows-that-an-answer-was-read", "once", "gateway/http.go",
