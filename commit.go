@@ -267,7 +267,14 @@ type EndProposal struct {
 // SetPaused pauses or resumes the workflow. Only a pause has a note.
 type SetPaused struct {
 	Paused bool
-	Note   string // why; empty: nobody said
+	Note   string      // why; empty: nobody said
+	If     *PauseState // as it must be before, else ErrStale; nil: in whatever state
+}
+
+// A PauseState is whether a workflow is paused, and with which note.
+type PauseState struct {
+	Paused bool
+	Note   string
 }
 
 // AppendLogs adds log lines to a run.

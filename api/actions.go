@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -388,22 +389,38 @@ func isRefusal(err error) bool {
 
 // A Pause may say why.
 type Pause struct {
-	Note string `json:"note,omitempty" maxLength:"4000" doc:"why; it is shown until the workflow is resumed"`
+	Note      string `json:"note,omitempty" maxLength:"4000" doc:"why; it is shown until the workflow is resumed"`
+	IfRunning bool   `json:"if_running,omitempty" doc:"if it is paused already, that is refused as stale, and its note stays"`
+}
+
+// A Resume may say what it resumes.
+type Resume struct {
+	IfNote *string `json:"if_note,omitempty" maxLength:"4000" doc:"if it is not paused with this note, that is refused as stale"`
 }
 
 func (s *Server) pause(ctx context.Context, in *struct {
 	WorkflowPath
 	Body *Pause
 }) (Workflow, error) {
-	var note string
-	if in.Body != nil {
-		note = in.Body.Note
-	}
-	return s.setPaused(ctx, in.Workflow, func() error { return s.cfg.Actor.Pause(ctx, in.Workflow, note) })
+	p := cmp.Or(in.Body, new(Pause))
+	return s.setPaused(ctx, in.Workflow, func() error {
+		if p.IfRunning {
+			return s.cfg.Actor.PauseRunning(ctx, in.Workflow, p.Note)
+		}
+		return s.cfg.Actor.Pause(ctx, in.Workflow, p.Note)
+	})
 }
 
-func (s *Server) resume(ctx context.Context, in *WorkflowPath) (Workflow, error) {
-	return s.setPaused(ctx, in.Workflow, func() error { return s.cfg.Actor.Resume(ctx, in.Workflow) })
+func (s *Server) resume(ctx context.Context, in *struct {
+	WorkflowPath
+	Body *Resume
+}) (Workflow, error) {
+	return s.setPaused(ctx, in.Workflow, func() error {
+		if in.Body != nil && in.Body.IfNote != nil {
+			return s.cfg.Actor.ResumePaused(ctx, in.Workflow, *in.Body.IfNote)
+		}
+		return s.cfg.Actor.Resume(ctx, in.Workflow)
+	})
 }
 
 // setPaused looks the workflow up first: a mistyped name is not found, and

@@ -54,6 +54,16 @@ func (c *Client) Pause(ctx context.Context, w keep.WorkflowName, note string) (W
 	return act[Workflow](ctx, c, body, "workflows", string(w), "pause")
 }
 
+// PauseRunning is Pause of a workflow that is not paused, else keep.ErrStale.
+func (c *Client) PauseRunning(ctx context.Context, w keep.WorkflowName, note string) (Workflow, error) {
+	return act[Workflow](ctx, c, Pause{Note: note, IfRunning: true}, "workflows", string(w), "pause")
+}
+
+// ResumePaused is Resume of a workflow that is paused with that note, else keep.ErrStale.
+func (c *Client) ResumePaused(ctx context.Context, w keep.WorkflowName, note string) (Workflow, error) {
+	return act[Workflow](ctx, c, Resume{IfNote: &note}, "workflows", string(w), "resume")
+}
+
 // Resume lets a paused workflow continue.
 func (c *Client) Resume(ctx context.Context, w keep.WorkflowName) (Workflow, error) {
 	return act[Workflow](ctx, c, nil, "workflows", string(w), "resume")

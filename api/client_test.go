@@ -53,6 +53,18 @@ func TestClient(t *testing.T) {
 			t.Errorf("Pause = %+v, %v, want the note %q", w, err, note)
 		}
 	}
+	if w, err := c.PauseRunning(ctx, "invoices", "all"); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("PauseRunning of one that is paused = %+v, %v", w, err)
+	}
+	if w, err := c.ResumePaused(ctx, "invoices", "all"); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("ResumePaused of one with another note = %+v, %v", w, err)
+	}
+	if w, err := c.ResumePaused(ctx, "invoices", ""); err != nil || w.Paused {
+		t.Errorf("ResumePaused = %+v, %v", w, err)
+	}
+	if w, err := c.PauseRunning(ctx, "invoices", "all"); err != nil || !w.Paused || w.PauseNote == nil || *w.PauseNote != "all" {
+		t.Errorf("PauseRunning = %+v, %v", w, err)
+	}
 	if w, err := c.Resume(ctx, "invoices"); err != nil || w.Paused || w.PauseNote != nil {
 		t.Errorf("Resume = %+v, %v", w, err)
 	}

@@ -63,7 +63,9 @@ type ItemActor interface {
 // A Pauser pauses workflows.
 type Pauser interface {
 	Pause(ctx context.Context, w keep.WorkflowName, note string) error
+	PauseRunning(ctx context.Context, w keep.WorkflowName, note string) error
 	Resume(ctx context.Context, w keep.WorkflowName) error
+	ResumePaused(ctx context.Context, w keep.WorkflowName, note string) error
 }
 
 // A WorkflowActor does what people decide about workflows.

@@ -194,13 +194,19 @@ func passed(raw json.RawMessage, token string) (intent string, meta json.RawMess
 	return intent, meta
 }
 
-// progressing has the progress of a call go to whom to returns, under a token that no other call has.
-func (g *Gateway) progressing(to func() *exchange) (token string, done func()) {
+// A progress is where the progress of a call goes.
+type progress struct {
+	server string // that has the call: no other one says what becomes of it
+	to     func() *exchange
+}
+
+// progressing has the progress of a call of a server go to whom to returns, under a token that no other call has.
+func (g *Gateway) progressing(server string, to func() *exchange) (token string, done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tokens++
 	token = fmt.Sprintf("keep-%d", g.tokens)
-	g.progress[token] = to
+	g.progress[token] = progress{server, to}
 	return token, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -208,20 +214,21 @@ func (g *Gateway) progressing(to func() *exchange) (token string, done func()) {
 	}
 }
 
-// passProgress passes the progress of a call on, under the token that its client gave.
-func (g *Gateway) passProgress(m mcp.Message) {
+// passProgress passes the progress of a call on, under the token that its client gave. A token of a call that another server
+// has is dropped.
+func (g *Gateway) passProgress(server string, m mcp.Message) {
 	var all map[string]json.RawMessage
 	var token string
 	if json.Unmarshal(m.Params, &all) != nil || json.Unmarshal(all["progressToken"], &token) != nil {
 		return
 	}
 	g.mu.Lock()
-	to := g.progress[token]
+	p, known := g.progress[token]
 	g.mu.Unlock()
-	if to == nil {
+	if !known || p.server != server {
 		return
 	}
-	x := to()
+	x := p.to()
 	if x.token == nil {
 		return // who waits now wants none
 	}

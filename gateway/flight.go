@@ -79,7 +79,7 @@ func (g *Gateway) fly(f *flight, x *exchange, r request) {
 	token := ""
 	if x.token != nil {
 		var done func()
-		token, done = g.progressing(func() *exchange { return g.waiting(f) })
+		token, done = g.progressing(r.tool.Connection(), func() *exchange { return g.waiting(f) })
 		defer done()
 	}
 	_, r.meta = passed(r.meta, token)

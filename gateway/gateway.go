@@ -88,13 +88,13 @@ type Gateway struct {
 	kick    chan struct{}            // holds a token when a lookup may be due sooner
 	listing map[string]chan struct{} // by server: holds a token while it is listed
 
-	mu        sync.Mutex                  // protects all below
-	flights   map[string]*flight          // calls under way, by the name of the call
-	delivered map[string]delivery         // not stored yet
-	lists     map[string]listing          // tools of servers, as they were listed last
-	changes   map[string]int              // how often servers said that their tools changed
-	sessions  map[*session]struct{}       // to whom notifications go
-	progress  map[string]func() *exchange // by the token that a server was given
+	mu        sync.Mutex            // protects all below
+	flights   map[string]*flight    // calls under way, by the name of the call
+	delivered map[string]delivery   // not stored yet
+	lists     map[string]listing    // tools of servers, as they were listed last
+	changes   map[string]int        // how often servers said that their tools changed
+	sessions  map[*session]struct{} // to whom notifications go
+	progress  map[string]progress   // by the token that a server was given
 	tokens    int
 	closed    bool // no call begins any more
 }
@@ -113,7 +113,7 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	g := &Gateway{
 		cfg: cfg, name: rand.Text()[:8], log: cfg.Logger, store: db, kick: make(chan struct{}, 1),
 		flights: make(map[string]*flight), delivered: make(map[string]delivery), lists: make(map[string]listing), changes: make(map[string]int),
-		sessions: make(map[*session]struct{}), progress: make(map[string]func() *exchange), listing: make(map[string]chan struct{}),
+		sessions: make(map[*session]struct{}), progress: make(map[string]progress), listing: make(map[string]chan struct{}),
 	}
 	for _, s := range cfg.Servers {
 		s.MessageLimit, s.Logger = cmp.Or(s.MessageLimit, cfg.MessageLimit), cfg.Logger

@@ -229,7 +229,7 @@ func (g *Gateway) read(ctx context.Context, x *exchange, name keep.ToolName, arg
 	s, tool, token := g.server(name.Connection()), ownName(name), ""
 	if x.token != nil {
 		var done func()
-		token, done = g.progressing(func() *exchange { return x })
+		token, done = g.progressing(s.Name(), func() *exchange { return x })
 		defer done()
 	}
 	_, meta = passed(meta, token)

@@ -96,31 +96,94 @@ func (s *session) remove(l *listen) {
 	s.g.watch()
 }
 
-// subscribe answers resources/subscribe and resources/unsubscribe.
+// subscribe answers resources/subscribe. A server is asked even if it tells another client of the resource: it may have begun
+// anew since.
 func (s *session) subscribe(ctx context.Context, m mcp.Message) answer {
+	uri, wrong := uriOf(m)
+	if wrong != nil {
+		return answer{err: wrong}
+	}
+	s.mu.Lock()
+	_, known := s.watches[uri]
+	full := !known && len(s.watches) >= maxWatched
+	if !known && !full {
+		s.watches[uri] = "" // what the server tells before its answer is read is passed on
+	}
+	s.mu.Unlock()
+	if full {
+		return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("at most %d resources are watched at once", maxWatched)}}
+	}
+	a, server := s.g.taker(ctx, s.agent, m)
+	s.mu.Lock()
+	switch {
+	case a.err == nil:
+		s.watches[uri] = server
+	case !known:
+		delete(s.watches, uri)
+	}
+	s.mu.Unlock()
+	s.g.watch()
+	return a
+}
+
+// taker has the first server of an agent that takes a subscription take it, and returns which that is; empty: it is one of
+// 2026-07-28, which watch tells.
+func (g *Gateway) taker(ctx context.Context, agent string, m mcp.Message) (a answer, server string) {
+	a = answer{err: &mcp.RPCError{Code: methodNotFound, Message: "no server has resources"}}
+	modern := false
+	servers := g.serversOf(agent)
+	for i, info := range g.infos(ctx, servers) {
+		switch {
+		case !can(info, "resources"):
+		case info.Version == mcp.Modern:
+			modern = modern || mcp.Subscribes(info)
+		default:
+			if a = g.relay(ctx, servers[i], m.Method, with(m.Params, "", nil)); a.err == nil {
+				return a, servers[i].Name()
+			}
+		}
+	}
+	if modern {
+		return answer{}, ""
+	}
+	return a, ""
+}
+
+// unsubscribe answers resources/unsubscribe. The server that took the subscription is asked, unless it tells another client of the
+// resource, too.
+func (s *session) unsubscribe(ctx context.Context, m mcp.Message) answer {
+	uri, wrong := uriOf(m)
+	if wrong != nil {
+		return answer{err: wrong}
+	}
+	s.mu.Lock()
+	server := s.g.server(s.watches[uri])
+	delete(s.watches, uri)
+	s.mu.Unlock()
+	s.g.watch()
+	wanted := func() bool { return slices.Contains(s.g.watched(server.Name()), uri) }
+	if server == nil || wanted() {
+		return answer{}
+	}
+	params := with(m.Params, "", nil)
+	a := s.g.relay(ctx, server, m.Method, params)
+	if wanted() { // the server may have taken that subscription before it gave up this one
+		ctx, late := context.WithTimeout(context.WithoutCancel(ctx), mcp.DefaultTimeout)
+		defer late()
+		_ = s.g.relay(ctx, server, "resources/subscribe", params)
+	}
+	return a
+}
+
+// uriOf returns the resource that a request names.
+func uriOf(m mcp.Message) (string, *mcp.RPCError) {
 	var p struct {
 		URI string `json:"uri"`
 	}
 	if json.Unmarshal(m.Params, &p) != nil || p.URI == "" {
-		return answer{err: &mcp.RPCError{Code: invalidParams, Message: m.Method + " takes {uri}"}}
+		return "", &mcp.RPCError{Code: invalidParams, Message: m.Method + " takes {uri}"}
 	}
-	isWatched := func() bool { // by whoever reaches one of the servers that are asked
-		return slices.ContainsFunc(s.g.serversOf(s.agent), func(server *mcp.Server) bool { return slices.Contains(s.g.watched(server.Name()), p.URI) })
-	}
-	before := isWatched()
-	s.mu.Lock()
-	if m.Method == "resources/unsubscribe" {
-		delete(s.watches, p.URI)
-	} else if len(s.watches) < maxWatched {
-		s.watches[p.URI] = true
-	}
-	s.mu.Unlock()
-	if before && isWatched() {
-		return answer{result: json.RawMessage("{}")} // another client watches it, too
-	}
-	a := s.g.first(ctx, s.agent, m, "resources")
-	s.g.watch()
-	return a
+	return p.URI, nil
 }
 
 // sessionsOf returns the sessions of agents that reach a server.
@@ -131,12 +194,16 @@ func (g *Gateway) sessionsOf(server string) []*session {
 	return slices.DeleteFunc(all, func(s *session) bool { return !g.opens(s.agent, server) })
 }
 
-// watched returns the resources that clients watch which reach a server.
+// watched returns the resources of a server that clients watch, and those that they watch at no server in particular.
 func (g *Gateway) watched(server string) []string {
 	all := make(map[string]bool)
 	for _, s := range g.sessionsOf(server) {
 		s.mu.Lock()
-		maps.Copy(all, s.watches)
+		for uri, at := range s.watches {
+			if at == "" || at == server {
+				all[uri] = true
+			}
+		}
 		for l := range s.listens {
 			maps.Copy(all, l.uris)
 		}
@@ -162,7 +229,8 @@ func (s *session) announce(m mcp.Message) {
 		_ = json.Unmarshal(m.Params, &p)
 	}
 	s.mu.Lock()
-	own := !isUpdate || s.watches[p.URI]
+	_, watches := s.watches[p.URI]
+	own := !isUpdate || watches
 	listens := slices.Collect(maps.Keys(s.listens))
 	s.mu.Unlock()
 	for _, l := range listens {
@@ -187,7 +255,7 @@ func tagged(params, id json.RawMessage) json.RawMessage {
 func (g *Gateway) notified(server string, m mcp.Message) {
 	switch m.Method {
 	case "notifications/progress":
-		g.passProgress(m)
+		g.passProgress(server, m)
 		return
 	case "notifications/cancelled", "notifications/subscriptions/acknowledged":
 		return

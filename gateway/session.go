@@ -60,8 +60,8 @@ type session struct {
 	asked        map[string]chan mcp.Message // requests of servers that the client has, by their id
 	asks         int
 	listens      map[*listen]struct{}
-	watches      map[string]bool // resources
-	stream       *stream         // by HTTP, of what belongs to no request; nil: the client reads none
+	watches      map[string]string // resources, each with the server that took the subscription; empty: see taker
+	stream       *stream           // by HTTP, of what belongs to no request; nil: the client reads none
 }
 
 // maxTold is how many answers are remembered beside those of one frame (law: bounded). A client that opens a connection for each request
@@ -82,7 +82,7 @@ type toldAnswer struct {
 func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error), push func(frame []byte) error) *session {
 	s := &session{g: g, agent: agent, out: out, push: push, over: make(chan struct{}), telling: make(chan struct{}, 1),
 		cancel: make(map[string]context.CancelFunc), unwritten: make(map[int64]string), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
-		listens: make(map[*listen]struct{}), watches: make(map[string]bool)}
+		listens: make(map[*listen]struct{}), watches: make(map[string]string)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions[s] = struct{}{}
@@ -431,8 +431,10 @@ func (s *session) other(ctx context.Context, x *exchange, m mcp.Message) answer 
 		return answer{result: json.RawMessage(`{}`)}
 	case "tools/list":
 		return s.g.listTools(ctx, s.agent)
-	case "resources/subscribe", "resources/unsubscribe":
+	case "resources/subscribe":
 		return s.subscribe(ctx, m)
+	case "resources/unsubscribe":
+		return s.unsubscribe(ctx, m)
 	case "logging/setLevel":
 		return s.setLevel(ctx, m)
 	}
@@ -458,7 +460,7 @@ func (s *session) setLevel(ctx context.Context, m mcp.Message) answer {
 		case info.Version == mcp.Modern: // it is told with each request
 			a = answer{result: json.RawMessage("{}")}
 		default:
-			if one := s.g.relay(ctx, servers[i], m.Method, m.Params); a.err != nil {
+			if one := s.g.relay(ctx, servers[i], m.Method, with(m.Params, "", nil)); a.err != nil {
 				a = one
 			}
 		}

@@ -6,9 +6,10 @@ import (
 	"sync"
 )
 
-// A wire is a connection of HTTP/1.1 that knows whether its client waits for answers. A request shows that an answer was
-// read only if it was sent after that was written: one that was sent before, behind the request that is answered, shows
-// nothing, and a client that does so once may do so again.
+// A wire is a connection of HTTP/1.1 that knows whether its client waits for answers. A request of which a byte comes before
+// the answer to the one before it is written shows nothing, and a client that does so once may do so again. Of one that comes
+// whole after that was written it is believed that its client has the answer: when it was sent nobody knows here, and a client
+// that sends it before it reads is not told from one that waits, while what it sent is on its way.
 //
 // It counts bytes. The head of a request ends with its first blank line, the handler says how long the body is, and any
 // byte behind that when something is written is of a request that did not wait.

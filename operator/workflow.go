@@ -13,6 +13,16 @@ func (o *Operator) Pause(ctx context.Context, w keep.WorkflowName, note string) 
 	return o.decided(ctx, w, o.now(), keep.SetPaused{Paused: true, Note: note})
 }
 
+// PauseRunning is Pause of a workflow that is not paused, else keep.ErrStale: whoever paused it meanwhile keeps his note.
+func (o *Operator) PauseRunning(ctx context.Context, w keep.WorkflowName, note string) error {
+	return o.decided(ctx, w, o.now(), keep.SetPaused{Paused: true, Note: note, If: new(keep.PauseState)})
+}
+
+// ResumePaused is Resume of a workflow that is paused with that note, else keep.ErrStale.
+func (o *Operator) ResumePaused(ctx context.Context, w keep.WorkflowName, note string) error {
+	return o.decided(ctx, w, o.now(), keep.SetPaused{If: &keep.PauseState{Paused: true, Note: note}})
+}
+
 // Resume lets a paused workflow continue.
 func (o *Operator) Resume(ctx context.Context, w keep.WorkflowName) error {
 	return o.decided(ctx, w, o.now(), keep.SetPaused{})

@@ -34,7 +34,7 @@ a note that says so; one that was paused before stays as it is.`,
 					if w.Paused {
 						return w, nil
 					}
-					return c.Pause(ctx, w.Name, why)
+					return c.PauseRunning(ctx, w.Name, why)
 				})
 			}
 			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
@@ -64,7 +64,7 @@ that a person paused by name, and those that wait after a restore.`,
 					if !w.Paused || w.PauseNote == nil || *w.PauseNote != allPaused && !strings.HasPrefix(*w.PauseNote, allPaused+": ") {
 						return w, nil
 					}
-					return c.Resume(ctx, w.Name)
+					return c.ResumePaused(ctx, w.Name, *w.PauseNote)
 				})
 			}
 			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
@@ -90,7 +90,7 @@ func oneOrAll(all *bool) cobra.PositionalArgs {
 	}
 }
 
-// setAllPaused does something to each workflow, and tells how each is then. One that cannot be changed
+// setAllPaused does something to each workflow that is as it was listed, and tells how each is then. One that cannot be changed
 // keeps none of the others; what was done stays done, and the same command does the rest.
 func (a *app) setAllPaused(ctx context.Context, set func(context.Context, *api.Client, api.Workflow) (api.Workflow, error)) error {
 	return a.decide(ctx, func(c *api.Client) error {
@@ -101,6 +101,10 @@ func (a *app) setAllPaused(ctx context.Context, set func(context.Context, *api.C
 		var failed []error
 		for i, w := range all {
 			now, err := set(ctx, c, w)
+			if errors.Is(err, keep.ErrStale) { // somebody else paused or resumed it meanwhile, which stays
+				now, err = c.Workflow(ctx, w.Name)
+				w = now
+			}
 			if err != nil {
 				failed = append(failed, fmt.Errorf("workflow %s: %w", w.Name, err))
 				continue

@@ -42,24 +42,25 @@ func withoutKeep(said json.RawMessage) json.RawMessage {
 	return out
 }
 
-// dropKeep drops the members of an object that have Keep's names, and reports whether there were any. What is no object is
-// returned as it is.
-func dropKeep(object json.RawMessage, outer bool) (_ json.RawMessage, dropped bool) {
+// dropKeep drops the members of an object that have Keep's names, and reports whether it changed anything. Of a member that is
+// repeated the last stays: a client may take another one. What is no object is returned as it is.
+func dropKeep(object json.RawMessage, outer bool) (_ json.RawMessage, changed bool) {
 	var all map[string]json.RawMessage
-	if json.Unmarshal(object, &all) != nil {
+	if json.Unmarshal(object, &all) != nil || all == nil {
 		return object, false
 	}
+	changed = membersOf(object) != len(all)
 	for name, value := range all {
 		switch {
 		case strings.HasPrefix(name, keepNames):
 			delete(all, name)
-			dropped = true
-		case outer && name == "_meta":
+			changed = true
+		case outer && strings.EqualFold(name, "_meta"): // as clients in Go do
 			meta, had := dropKeep(value, false)
-			all[name], dropped = meta, dropped || had
+			all[name], changed = meta, changed || had
 		}
 	}
-	if !dropped {
+	if !changed {
 		return object, false
 	}
 	out, err := json.Marshal(all)
@@ -67,4 +68,18 @@ func dropKeep(object json.RawMessage, outer bool) (_ json.RawMessage, dropped bo
 		return object, false
 	}
 	return out, true
+}
+
+// membersOf returns how many members an object has, each as often as it is there.
+func membersOf(object json.RawMessage) (n int) {
+	d := json.NewDecoder(bytes.NewReader(object))
+	_, err := d.Token()
+	for err == nil && d.More() {
+		var value json.RawMessage
+		if _, err = d.Token(); err == nil {
+			err = d.Decode(&value)
+		}
+		n++
+	}
+	return n
 }

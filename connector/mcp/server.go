@@ -122,6 +122,7 @@ func (c *connection) modern() bool { return c.info.Version == Modern }
 type slot struct {
 	mu   sync.Mutex  // protects all below, and is held while a connection is made
 	conn *connection // nil: none
+	had  bool        // there was one
 }
 
 // A Server is one server, started or connected to when it is first needed, and again after it
@@ -314,9 +315,10 @@ func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
 		return nil, errors.New("it was closed")
 	}
 	s.made++
-	sl.conn = conn
+	again := sl.had
+	sl.conn, sl.had = conn, true
 	if s.cfg.Notified != nil {
-		s.watches.Go(func() { s.watch(conn) })
+		s.watches.Go(func() { s.watch(conn, again) })
 	}
 	return conn, nil
 }

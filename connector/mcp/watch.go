@@ -14,8 +14,8 @@ const (
 	watchMax   = 10 * time.Second
 )
 
-// watch has a server tell of its changes, until the connection is over.
-func (s *Server) watch(c *connection) {
+// watch has a server tell of its changes, until the connection is over. Again says that the connection follows one that was lost.
+func (s *Server) watch(c *connection, again bool) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	over := c.link
@@ -32,6 +32,9 @@ func (s *Server) watch(c *connection) {
 			case <-done:
 			}
 		})
+	}
+	if again && !c.modern() {
+		s.watches.Go(func() { s.subscribeAgain(ctx, c) })
 	}
 	for wait := watchFirst; ; wait = min(2*wait, watchMax) {
 		if !s.listen(ctx, c) {
@@ -64,6 +67,25 @@ func (s *Server) listen(ctx context.Context, c *connection) bool {
 		}
 	}
 	return false
+}
+
+// subscribeAgain subscribes to what is watched at a server with a handshake that has lost its subscriptions with a connection.
+func (s *Server) subscribeAgain(ctx context.Context, c *connection) {
+	s.mu.Lock()
+	watched := slices.Clone(s.watched)
+	s.mu.Unlock()
+	for _, uri := range watched {
+		params, _ := json.Marshal(map[string]string{"uri": uri})
+		ctx, late := context.WithTimeout(ctx, answerTime)
+		ans, err := c.call(ctx, request{method: "resources/subscribe", params: params})
+		late()
+		if err == nil && ans.Error != nil {
+			err = ans.Error
+		}
+		if err != nil {
+			s.cfg.Logger.Warn("an MCP server that begins anew does not tell of a resource any more", "server", s.cfg.Name, "err", s.hidden(err))
+		}
+	}
 }
 
 // subscribe has a server of 2026-07-28 tell of what is wanted, until the server ends that. Again says that
@@ -105,14 +127,24 @@ func (s *Server) subscribe(ctx context.Context, c *connection, want map[string]a
 
 var errEnded = errors.New("the server ended what it tells")
 
+// tells are the capabilities of a server by which it tells of changes.
+type tells struct {
+	Tools, Prompts, Resources struct {
+		ListChanged bool `json:"listChanged"`
+		Subscribe   bool `json:"subscribe"`
+	}
+}
+
+// Subscribes reports whether a server tells of changes of a resource to who asks for it.
+func Subscribes(i Info) bool {
+	var can tells
+	_ = json.Unmarshal(i.Capabilities, &can)
+	return can.Resources.Subscribe
+}
+
 // wanted is what a server is to tell of; nil: it tells of nothing.
 func wanted(capabilities json.RawMessage, watched []string) map[string]any {
-	var can struct {
-		Tools, Prompts, Resources struct {
-			ListChanged bool `json:"listChanged"`
-			Subscribe   bool `json:"subscribe"`
-		}
-	}
+	var can tells
 	_ = json.Unmarshal(capabilities, &can)
 	want := make(map[string]any)
 	for name, is := range map[string]bool{"toolsListChanged": can.Tools.ListChanged, "promptsListChanged": can.Prompts.ListChanged, "resourcesListChanged": can.Resources.ListChanged} {

@@ -53,7 +53,9 @@ func New(secrets ...string) Redactor {
 func (r Redactor) Text(s string) string { return r.text.replace(s) }
 
 // JSON returns raw with secrets taken out of its strings, names and numbers. Raw that
-// holds none is returned as it is, byte for byte; what is not JSON is treated as text.
+// holds none is returned as it is, byte for byte; what is not one JSON value is treated as text.
+// Of a member that is repeated the last stays, where a secret or an escape is in raw: who reads what
+// is returned may take another one.
 func (r Redactor) JSON(raw []byte) []byte {
 	if len(r.result.list) == 0 {
 		return raw
@@ -65,11 +67,11 @@ func (r Redactor) JSON(raw []byte) []byte {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
+	if err := d.Decode(&v); err != nil || strings.TrimSpace(text[d.InputOffset():]) != "" {
 		return []byte(r.result.replace(text))
 	}
 	c := cleaner{patterns: &r.result}
-	if v = c.value(v); !c.changed {
+	if v = c.value(v); !c.changed && c.members == membersOf(text) {
 		return raw
 	}
 	out, err := json.Marshal(v)
@@ -83,6 +85,23 @@ func (r Redactor) JSON(raw []byte) []byte {
 type cleaner struct {
 	*patterns
 	changed bool
+	members int // of the objects that were gone through
+}
+
+// membersOf returns how many members the objects of a JSON text have, each as often as it is there.
+func membersOf(text string) (n int) {
+	within := false // a string
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			within = !within
+		case c == '\\' && within:
+			i++
+		case c == ':' && !within:
+			n++
+		}
+	}
+	return n
 }
 
 func (c *cleaner) text(s string) string {
@@ -104,6 +123,7 @@ func (c *cleaner) value(v any) any {
 			v[i] = c.value(v[i])
 		}
 	case map[string]any:
+		c.members += len(v)
 		clean := make(map[string]any, len(v))
 		for k, e := range v {
 			clean[c.text(k)] = c.value(e)

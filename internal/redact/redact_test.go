@@ -126,6 +126,16 @@ func TestJSON(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"n":1234567890,"m":12345}`:        `{"m":12345,"n":"[hidden]"}`,
 		`{"b":1.50,  "a":9007199254740993}`: `{"b":1.50,  "a":9007199254740993}`,
+
+		// Of a member that is repeated others may read the first.
+		`{"x":"1234567890","x":"y"}`:                        `{"x":"y"}`,
+		`[{"a":{"b":1234567890,"b":1.0}},":"]`:              `[{"a":{"b":1.0}},":"]`,
+		`{"1234567890":1,"a":{"1234567890":1,"a\u0041":2}}`: `{"[hidden]":1,"a":{"[hidden]":1,"aA":2}}`,
+		`{"x":"12345\\u003667890","x":"\":"}`:               `{"x":"\":"}`,
+		`{"a":"\":\\", "b":":"}`:                            `{"a":"\":\\", "b":":"}`,
+
+		// What follows a value makes it a text.
+		`{"a":1} 1234567890`: `{"a":1} [hidden]`,
 	} {
 		if got := string(r.JSON([]byte(in))); got != want {
 			t.Errorf("JSON(%s) = %s, want %s", in, got, want)

@@ -362,7 +362,7 @@ func (d *decision) endProposal(c keep.EndProposal) error {
 }
 
 // setPaused pauses or resumes the workflow. A pause of one that is paused takes the place of
-// the note.
+// the note, unless that is to be another.
 func (d *decision) setPaused(c keep.SetPaused) error {
 	if !c.Paused && c.Note != "" {
 		return errors.New("a resume has no note")
@@ -370,6 +370,9 @@ func (d *decision) setPaused(c keep.SetPaused) error {
 	w := d.Workflows.Get(d.w)
 	if w == nil {
 		return &keep.NotFoundError{What: "workflow", ID: string(d.w)}
+	}
+	if now := (keep.PauseState{Paused: w.Paused, Note: w.PauseNote}); c.If != nil && *c.If != now {
+		return fmt.Errorf("workflow %s is not paused, or resumed, as it was to be: %w", d.w, keep.ErrStale)
 	}
 	w.Paused, w.PauseNote, w.UpdatedAt = c.Paused, c.Note, d.at
 	d.p.Workflow = w

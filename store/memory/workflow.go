@@ -46,6 +46,9 @@ func (t *tx) setPaused(c keep.SetPaused) error {
 	if !ok {
 		return &keep.NotFoundError{What: "workflow", ID: string(t.workflow)}
 	}
+	if c.If != nil && (w.Paused != c.If.Paused || w.PauseNote != c.If.Note) {
+		return keep.ErrStale
+	}
 	w.Paused, w.PauseNote, w.UpdatedAt = c.Paused, c.Note, t.at
 	put(t, t.s.workflows, w.Name, w)
 	return nil

@@ -66,6 +66,20 @@ var workflowPromises = []promise{
 				w.Errorf("paused = %v, %q at %s, want %+v", got.Paused, got.PauseNote, got.UpdatedAt, c)
 			}
 		}
+		// A change that wants another state is refused, whatever it would do.
+		for _, now := range []keep.PauseState{{}, {Paused: true}, {Paused: true, Note: "why"}} {
+			w.commit("w", keep.SetPaused{Paused: now.Paused, Note: now.Note})
+			for _, want := range []keep.PauseState{{}, {Paused: true}, {Paused: true, Note: "why"}, {Paused: true, Note: "Why"}} {
+				for _, c := range []keep.SetPaused{{Paused: true, Note: "again", If: &want}, {If: &want}} {
+					if want != now {
+						w.refuse("w", is(keep.ErrStale), c)
+						continue
+					}
+					w.commit("w", c)
+					w.commit("w", keep.SetPaused{Paused: now.Paused, Note: now.Note})
+				}
+			}
+		}
 		w.deploy("other")
 		w.commit("w", keep.SetPaused{Paused: true, Note: "kept"})
 		w.commit("w", keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 7}}})

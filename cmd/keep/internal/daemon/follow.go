@@ -193,10 +193,11 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 		f.unread = !renamed
 		return errors.Join(err, project.CloseConnections(conns))
 	}
+	versions := f.inForce(ctx) // before they are read: others may be deployed meanwhile
 	if err := project.TakenAway(ctx, s.DB, s.Runtime, s.Only, s.conns, conns); err != nil {
 		f.unread = true
 		if _, taken := errors.AsType[*project.TakenError](err); taken {
-			f.unread, f.over = false, f.inForce(ctx)
+			f.unread, f.over = false, versions
 		}
 		return errors.Join(err, project.CloseConnections(conns))
 	}

@@ -14,8 +14,19 @@ import (
 	"github.com/keep-run/keep/store"
 )
 
-// A TakenError is returned when a configuration takes away tools that versions in force call.
-type TakenError struct{ Calls []TakenCall }
+// A TakenError is returned when a configuration takes away tools that versions in force call, or may call.
+type TakenError struct {
+	Calls    []TakenCall
+	Unloaded []UnloadedVersion
+	Gone     []keep.ToolName // all tools that are gone
+}
+
+// An UnloadedVersion is a version in force that does not load: nobody knows what it calls.
+type UnloadedVersion struct {
+	Workflow keep.WorkflowName
+	Version  keep.Version
+	Err      error
+}
 
 // A TakenCall is one tool that is gone, and who calls it.
 type TakenCall struct {
@@ -27,32 +38,50 @@ type TakenCall struct {
 
 // Error says which, and what to do.
 func (e *TakenError) Error() string {
-	lines := make([]string, len(e.Calls))
-	for i, c := range e.Calls {
+	var lines []string
+	for _, c := range e.Calls {
 		conn, tool, _ := strings.Cut(string(c.Tool), ".")
 		was, of := tool, "that tool"
 		if c.Conn {
 			was, of = conn, "its connection"
 		}
-		lines[i] = fmt.Sprintf("version %s of the workflow %s is in force and calls %s, which is gone: if %s has another name now, write was = %q there; "+
-			"if not, deploy a version that does without it first", c.Version, c.Workflow, c.Tool, of, was)
+		lines = append(lines, fmt.Sprintf("version %s of the workflow %s is in force and calls %s, which is gone: if %s has another name now, write was = %q there; "+
+			"if not, deploy a version that does without it first", c.Version, c.Workflow, c.Tool, of, was))
+	}
+	for _, u := range e.Unloaded {
+		lines = append(lines, fmt.Sprintf("version %s of the workflow %s is in force and does not load (%v), so it is not known whether it calls what is gone (%s): "+
+			"deploy a version that loads first", u.Version, u.Workflow, u.Err, firstOf(e.Gone)))
 	}
 	return strings.Join(lines, "\n")
 }
 
+// firstOf returns the first of some tools.
+func firstOf(tools []keep.ToolName) string {
+	const shown = 5
+	var names []string
+	for i, t := range tools {
+		if i == shown {
+			names = append(names, fmt.Sprintf("and %d more", len(tools)-shown))
+			break
+		}
+		names = append(names, string(t))
+	}
+	return strings.Join(names, ", ")
+}
+
 // TakenAway returns a *TakenError if a version in force of one of the workflows (nil: of any) calls a tool of the connections of
-// before that those of after have under no name.
+// before that those of after have under no name, or does not load.
 func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, before, after []connector.Connection) error {
 	names := namesOf(after)
 	gone := func(t keep.ToolName) bool { return !slices.Contains(names, t) }
-	if !slices.ContainsFunc(namesOf(before), gone) {
+	e := &TakenError{Gone: slices.DeleteFunc(namesOf(before), func(t keep.ToolName) bool { return !gone(t) })}
+	if len(e.Gone) == 0 {
 		return nil
 	}
 	current, err := db.Current(ctx)
 	if err != nil {
 		return err
 	}
-	e := new(TakenError)
 	for _, d := range current {
 		if host.InGo(d.Entry) || of != nil && !slices.Contains(of, d.Workflow) {
 			continue
@@ -60,15 +89,14 @@ func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []k
 		if d, err = db.Deployment(ctx, d.Workflow, d.Version); err != nil {
 			return err
 		}
-		w, err := host.LoadBundle(ctx, rt, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
-		if err != nil {
-			return fmt.Errorf("load version %s of %s: %w", d.Version, d.Workflow, err)
+		calls, err := callsOf(ctx, rt, d, before)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		effects, err := workflow.Effects(w.Declaration, w.Sources, before)
 		if err != nil {
-			return fmt.Errorf("effects of version %s of %s: %w", d.Version, d.Workflow, err)
+			e.Unloaded = append(e.Unloaded, UnloadedVersion{d.Workflow, d.Version, err})
 		}
-		for _, t := range called(effects) {
+		for _, t := range calls {
 			if !gone(t) {
 				continue
 			}
@@ -77,10 +105,20 @@ func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []k
 			e.Calls = append(e.Calls, TakenCall{d.Workflow, d.Version, t, !slices.ContainsFunc(names, has)})
 		}
 	}
-	if len(e.Calls) == 0 {
+	if len(e.Calls) == 0 && len(e.Unloaded) == 0 {
 		return nil
 	}
 	return e
+}
+
+// callsOf returns the tools that a version may call.
+func callsOf(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, conns []connector.Connection) ([]keep.ToolName, error) {
+	w, err := host.LoadBundle(ctx, rt, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
+	if err != nil {
+		return nil, err
+	}
+	effects, err := workflow.Effects(w.Declaration, w.Sources, conns)
+	return called(effects), err
 }
 
 // called returns the tools that a script may call, by every name by which it does.

@@ -23,7 +23,14 @@ func foreign(name string, info fs.FileInfo) string {
 	if mode&0o002 != 0 {
 		return fmt.Sprintf("everybody may write %s (mode %#o)", name, mode)
 	}
-	if gid := int(st.Gid); mode&0o020 != 0 && !localNames().isPrivate(gid, me, os.Getegid()) {
+	if mode&0o020 == 0 {
+		return ""
+	}
+	isPrivate := func(gid int) bool { return localNames().isPrivate(gid, me, os.Getegid()) }
+	if why := byAccessList(name, me, isPrivate); why != "" {
+		return why
+	}
+	if gid := int(st.Gid); !isPrivate(gid) {
 		return fmt.Sprintf("the group %d may write %s (mode %#o; chmod g-w takes that away)", gid, name, mode)
 	}
 	return ""

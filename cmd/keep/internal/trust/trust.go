@@ -2,8 +2,8 @@
 // ([notify]) and holds addresses that secrets are sent to. One that was found by looking
 // upwards may have been put there by somebody else: in a directory that others may write,
 // such as /tmp, it would speak for every project below. So it is refused unless it is
-// this user's own and nobody else may change it, nor the members of a group, or the user
-// allowed it, as with git's safe.directory.
+// this user's own and nobody else may change it, nor the members of a group, nor who an access
+// list of Linux names, or the user allowed it, as with git's safe.directory.
 package trust
 
 import (
