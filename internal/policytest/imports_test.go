@@ -108,7 +108,7 @@ rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector en
 rehearsal/compare       clock  . law/canonical law/ledger law/policy connector engine rehearsal/replay store
 rehearsal/scripttest    clock  . law/given law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular
 
-repair                  clock  . law/grant law/policy law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
+repair                  clock  . law/grant law/policy law/rename law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 
 testkit/storetest       test   . law/... store engine operator
 testkit/connectortest   test   . law/ledger connector internal/schema
