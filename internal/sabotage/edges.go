@@ -105,6 +105,8 @@ var edgesBreaks = []Break{
 		`[]string{"-journal", "-wal"}`, `[]string{"-wal"}`, "./store/sqlite -run TestBackupBesideAJournal"},
 	{"log-of-a-restore-is-set-aside", "nothing-lost", "store/sqlite/backup.go",
 		`|| mark.Restoring`, `|| false`, "./store/sqlite -run TestRestoreDies"},
+	{"host-starts-without-a-tool", "explained", "cmd/keep/serve.go",
+		`if err := s.Lacking(ctx); err != nil {`, `if err := s.Lacking(ctx); err != nil && false {`, "./cmd/keep -run TestServeDoesNotStartWithoutATool"},
 	{"file-without-a-log-stays-so", "recorded-before-sent", "store/sqlite/writer.go",
 		`err = toWAL(conn)`, `err = nil`, "./store/sqlite -run TestFileWithoutALog"},
 	{"server-that-went-back", "once", "store/postgres/lost.go",

@@ -35,7 +35,7 @@ func (e *TakenError) Error() string {
 			was, of = conn, "its connection"
 		}
 		lines[i] = fmt.Sprintf("version %s of the workflow %s is in force and calls %s, which is gone: if %s has another name now, write was = %q there; "+
-			"if not, deploy a version that does without it first", c.Version, c.Workflow, c.Tool, of, was)
+			"if not, deploy a version that does without it first, or pause it: keep pause %s", c.Version, c.Workflow, c.Tool, of, was, c.Workflow)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -43,38 +43,41 @@ func (e *TakenError) Error() string {
 // TakenAway returns a *TakenError if a version in force of one of the workflows (nil: of any) calls a tool of the connections of
 // before that those of after have under no name.
 func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, before, after []connector.Connection) error {
-	names := namesOf(after)
-	gone := func(t keep.ToolName) bool { return !slices.Contains(names, t) }
-	if !slices.ContainsFunc(namesOf(before), gone) {
+	had, has := namesOf(before), namesOf(after)
+	gone := func(t keep.ToolName) bool { return slices.Contains(had, t) && !slices.Contains(has, t) }
+	if !slices.ContainsFunc(had, gone) {
 		return nil
 	}
-	current, err := db.Current(ctx)
+	return lacking(ctx, db, rt, of, after, gone)
+}
+
+// Lacking returns a *TakenError if a version in force of one of the workflows (nil: of any) calls a tool that conns have under
+// no name.
+func Lacking(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, conns []connector.Connection) error {
+	return lacking(ctx, db, rt, of, conns, func(keep.ToolName) bool { return true })
+}
+
+// lacking is Lacking for the tools of which counts is true. A workflow that is paused calls nothing, and is passed over.
+func lacking(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, conns []connector.Connection, counts func(keep.ToolName) bool) error {
+	all, err := db.Workflows(ctx)
 	if err != nil {
 		return err
 	}
+	names := namesOf(conns)
 	e := new(TakenError)
-	for _, d := range current {
-		if host.InGo(d.Entry) || of != nil && !slices.Contains(of, d.Workflow) {
+	for _, wf := range all {
+		if wf.Paused || wf.Version.IsZero() || of != nil && !slices.Contains(of, wf.Name) {
 			continue
 		}
-		if d, err = db.Deployment(ctx, d.Workflow, d.Version); err != nil {
+		tools, err := lackedBy(ctx, db, rt, wf, conns)
+		if err != nil {
 			return err
 		}
-		w, err := host.LoadBundle(ctx, rt, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
-		if err != nil {
-			return fmt.Errorf("load version %s of %s: %w", d.Version, d.Workflow, err)
-		}
-		effects, err := workflow.Effects(w.Declaration, w.Sources, before)
-		if err != nil {
-			return fmt.Errorf("effects of version %s of %s: %w", d.Version, d.Workflow, err)
-		}
-		for _, t := range called(effects) {
-			if !gone(t) {
-				continue
+		for _, t := range tools {
+			if conn, _, _ := strings.Cut(string(t), "."); counts(t) {
+				has := func(n keep.ToolName) bool { return strings.HasPrefix(string(n), conn+".") }
+				e.Calls = append(e.Calls, TakenCall{wf.Name, wf.Version, t, !slices.ContainsFunc(names, has)})
 			}
-			conn, _, _ := strings.Cut(string(t), ".")
-			has := func(n keep.ToolName) bool { return strings.HasPrefix(string(n), conn+".") }
-			e.Calls = append(e.Calls, TakenCall{d.Workflow, d.Version, t, !slices.ContainsFunc(names, has)})
 		}
 	}
 	if len(e.Calls) == 0 {
@@ -83,13 +86,21 @@ func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []k
 	return e
 }
 
-// called returns the tools that a script may call, by every name by which it does.
-func called(r workflow.Report) []keep.ToolName {
-	out := slices.Clone(r.Former)
-	for _, t := range r.Tools {
-		out = append(out, t.Tool)
+// lackedBy returns the tools that the version in force of a workflow calls and none of conns has.
+func lackedBy(ctx context.Context, db store.Reader, rt *sandbox.Runtime, wf keep.Workflow, conns []connector.Connection) ([]keep.ToolName, error) {
+	d, err := db.Deployment(ctx, wf.Name, wf.Version)
+	if err != nil || host.InGo(d.Entry) {
+		return nil, err
 	}
-	return out
+	w, err := host.LoadBundle(ctx, rt, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
+	if err != nil {
+		return nil, fmt.Errorf("load version %s of %s: %w", d.Version, d.Workflow, err)
+	}
+	effects, err := workflow.Effects(w.Declaration, w.Sources, conns)
+	if err != nil {
+		return nil, fmt.Errorf("effects of version %s of %s: %w", d.Version, d.Workflow, err)
+	}
+	return effects.Missing, nil
 }
 
 // namesOf returns the names of tools, those of before too.
