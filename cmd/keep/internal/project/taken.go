@@ -89,7 +89,7 @@ func lacking(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []kee
 // lackedBy returns the tools that the version in force of a workflow calls and none of conns has.
 func lackedBy(ctx context.Context, db store.Reader, rt *sandbox.Runtime, wf keep.Workflow, conns []connector.Connection) ([]keep.ToolName, error) {
 	d, err := db.Deployment(ctx, wf.Name, wf.Version)
-	if err != nil || host.InGo(d.Entry) {
+	if err != nil || !host.HasScript(d) {
 		return nil, err
 	}
 	w, err := host.LoadBundle(ctx, rt, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
