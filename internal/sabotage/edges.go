@@ -107,6 +107,8 @@ var edgesBreaks = []Break{
 		`|| mark.Restoring`, `|| false`, "./store/sqlite -run TestRestoreDies"},
 	{"host-starts-without-a-tool", "explained", "cmd/keep/serve.go",
 		`if err := s.Lacking(ctx); err != nil {`, `if err := s.Lacking(ctx); err != nil && false {`, "./cmd/keep -run TestServeDoesNotStartWithoutATool"},
+	{"skipped-input-looks-done", "explained", "view/input.go",
+		`if s != keep.InputDone || skipped`, `if true || skipped`, "./web -run TestInputSaysThatItWasSkipped"},
 	{"file-without-a-log-stays-so", "recorded-before-sent", "store/sqlite/writer.go",
 		`err = toWAL(conn)`, `err = nil`, "./store/sqlite -run TestFileWithoutALog"},
 	{"server-that-went-back", "once", "store/postgres/lost.go",
