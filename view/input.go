@@ -14,9 +14,14 @@ const NewestEvents = 10
 type SkippedPart string
 
 const (
+	// SkippedNone means that none of these was skipped.
 	SkippedNone SkippedPart = "none"
+
+	// SkippedSome means that one was, and another was not or is older than these.
 	SkippedSome SkippedPart = "some"
-	SkippedAll  SkippedPart = "all" // each event that it caused
+
+	// SkippedAll means that each event that the input caused was skipped.
+	SkippedAll SkippedPart = "all"
 )
 
 // SkippedOf returns how much of an input people skipped, of the newest events that it caused: up to limit.
