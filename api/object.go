@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/trace"
+	"github.com/keep-run/keep/view"
 )
 
 // A Run is one execution attempt of a handler.
@@ -249,6 +250,7 @@ type Input struct {
 	ExternalID string             `json:"external_id"`
 	Title      string             `json:"title"`
 	Status     keep.InputStatus   `json:"status"`
+	Skipped    view.SkippedPart   `json:"skipped" enum:"none,some,all" doc:"how much of what came of it people skipped, as far as the 10 newest events that it caused show"`
 	Outputs    []keep.MutationKey `json:"outputs"` // oldest first, also of runs that failed
 	CreatedAt  Time               `json:"created_at"`
 	Runs       []keep.RunID       `json:"runs,omitzero"` // that worked on its events, oldest first; absent in lists
@@ -260,12 +262,12 @@ func (in Input) WithRuns(runs []keep.Run) Input {
 	return in
 }
 
-// InputOf returns the object of in as lists have it, without its runs. outputs are the
-// mutations of the runs that reserved its events.
-func InputOf(in keep.Input, outputs []keep.MutationKey) Input {
+// InputOf returns the object of in as lists have it, without its runs. p has the newest of what came of it, as
+// store.Progress returns it for view.NewestEvents.
+func InputOf(in keep.Input, p keep.Progress) Input {
 	return Input{
 		ID: in.ID, Workflow: in.Workflow, Source: in.Source, Type: in.Type, ExternalID: in.ExternalID,
-		Title: in.Title, Status: in.Status, Outputs: list(outputs), CreatedAt: Time(in.CreatedAt),
+		Title: in.Title, Status: in.Status, Skipped: view.SkippedOf(p.Events, view.NewestEvents), Outputs: list(outputsOf(p)), CreatedAt: Time(in.CreatedAt),
 	}
 }
 

@@ -95,13 +95,13 @@ func ShowInput(ctx context.Context, s store.Reader, id keep.InputID) (Input, err
 	if err != nil {
 		return Input{}, err
 	}
-	progress, err := s.Progress(ctx, []keep.InputID{id}, 0, maxOutputs)
+	progress, err := s.Progress(ctx, []keep.InputID{id}, view.NewestEvents, maxOutputs)
 	if err != nil {
 		return Input{}, err
 	}
 	runs, err := s.RunsOf(ctx, id, maxRuns)
 	slices.Reverse(runs)
-	return InputOf(in, outputsOf(progress[id])).WithRuns(runs), err
+	return InputOf(in, progress[id]).WithRuns(runs), err
 }
 
 // outputsOf returns the keys of outputs, oldest first.
@@ -134,9 +134,9 @@ func ListInputs(ctx context.Context, s store.Reader, f keep.InputFilter, p keep.
 	if err != nil || len(ins) == 0 {
 		return []Input{}, next, err
 	}
-	progress, err := s.Progress(ctx, each(ins, func(in keep.Input) keep.InputID { return in.ID }), 0, maxOutputs)
+	progress, err := s.Progress(ctx, each(ins, func(in keep.Input) keep.InputID { return in.ID }), view.NewestEvents, maxOutputs)
 	return each(ins, func(in keep.Input) Input {
-		return InputOf(in, outputsOf(progress[in.ID]))
+		return InputOf(in, progress[in.ID])
 	}), next, err
 }
 

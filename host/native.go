@@ -62,6 +62,9 @@ const nativeEntry = ".go.json"
 // InGo reports whether a version is written in Go, by its entry.
 func InGo(entry string) bool { return strings.HasSuffix(entry, nativeEntry) }
 
+// HasScript reports whether a version is a script that can be loaded, and not written in Go or that of the calls of agents.
+func HasScript(d keep.Deployment) bool { return !InGo(d.Entry) && d.Workflow != engine.DirectWorkflow }
+
 // executable returns the hash of the file that this process runs.
 var executable = sync.OnceValues(func() (sum string, err error) {
 	path, err := os.Executable()

@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/rename"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/rehearsal"
 	"github.com/keep-run/keep/script/sandbox"
@@ -28,6 +29,7 @@ import (
 // A Store has the runs and what is recorded of them. It is read only, and wide because runs
 // depend on every noun.
 type Store interface {
+	host.Names
 	store.Workflows
 	store.Grants
 	store.Runs
@@ -139,6 +141,9 @@ func (b *Bench) check(ctx context.Context, base Base, source string) (w *host.Wo
 	if err == nil {
 		w, err = host.LoadBundle(ctx, b.Runtime, bundle)
 	}
+	if err == nil { // it has the names that scripts give, and the base those of the database
+		w, err = host.Continued(ctx, b.Store, w)
+	}
 	if err != nil {
 		if ctx.Err() != nil || !mistake(err) {
 			return nil, now, nil, err
@@ -168,7 +173,8 @@ func mistake(err error) bool {
 	_, script := errors.AsType[*sandbox.ScriptError](err)
 	_, limit := errors.AsType[*sandbox.LimitError](err)
 	_, declared := errors.AsType[*workflow.DeclarationError](err)
-	return build || script || limit || declared
+	_, renamed := errors.AsType[rename.Doubt](err)
+	return build || script || limit || declared || renamed
 }
 
 // Try tries a proposal for a run that failed.

@@ -3,14 +3,17 @@ package repair_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/host"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/repair"
+	"github.com/keep-run/keep/script/sandbox"
 )
 
 const renamed = "testdata/corpus/renamed-field"
@@ -38,6 +41,38 @@ func TestVaries(t *testing.T) {
 		if got := w.try(t, name); got.Evidence.Shadow.Varies != want {
 			t.Errorf("%s varies: %t, want %t", name, got.Evidence.Shadow.Varies, want)
 		}
+	}
+}
+
+// A proposal for a workflow that was renamed, with its topic, has the names that the script gives, and is read as the
+// database has them.
+func TestRenamedWorkflow(t *testing.T) {
+	w := newWorld(t, renamed)
+	now := strings.NewReplacer(`name: "bills"`, `name: "payments", was: "bills"`, `mail: {}`, `letters: { was: "mail" }`, `"mail"`, `"letters"`)
+	h, err := host.Open(t.Context(), w.db, host.Config{Connections: w.bench.Connections, Runtime: w.bench.Runtime, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	b, err := sandbox.BuildSource("base.js", []byte(now.Replace(w.base.Source())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := host.LoadBundle(t.Context(), w.bench.Runtime, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := h.Deploy(t.Context(), script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := w.bench.Base(t.Context(), "bills", version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := w.bench.Try(t.Context(), base, w.failed, now.Replace(caseOf(t, "falls-back").source))
+	if err != nil || got.Verdict == law.Refused || len(got.Evidence.Refused) > 0 {
+		t.Errorf("%s %q, %v; want no refusal", got.Verdict, got.Reasons, err)
 	}
 }
 

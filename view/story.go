@@ -198,14 +198,15 @@ func heldKeys(def keep.Definition, topic keep.TopicName, open []*Run) string {
 
 // ofInput tells of an input: what it caused, and what that waits for.
 func (t *teller) ofInput(in keep.Input) (Story, error) {
-	out := Story{
-		Workflow: in.Workflow,
-		Sentence: fmt.Sprintf("Input of %s from %s %s, with the id %q there%s: %s.", in.Workflow, in.Source, in.Type, in.ExternalID, titled(in.Title), in.Status),
-		Inputs:   []keep.InputID{in.ID},
-	}
 	progress, err := t.s.Progress(t.ctx, []keep.InputID{in.ID}, maxRelated, maxRelated)
 	if err != nil {
-		return out, err
+		return Story{}, err
+	}
+	out := Story{
+		Workflow: in.Workflow,
+		Sentence: fmt.Sprintf("Input of %s from %s %s, with the id %q there%s: %s.", in.Workflow, in.Source, in.Type, in.ExternalID, titled(in.Title),
+			InputState(in.Status, SkippedOf(progress[in.ID].Events, maxRelated))),
+		Inputs: []keep.InputID{in.ID},
 	}
 	runs, err := t.s.RunsOf(t.ctx, in.ID, maxRelated)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // pageSize is how many rows a list shows at once.
@@ -31,7 +32,7 @@ type segment struct{ Tone, Text string }
 
 // A row shows this many events and outputs of an input.
 const (
-	maxBar     = 10
+	maxBar     = view.NewestEvents
 	maxOutputs = 4
 )
 
@@ -64,7 +65,7 @@ func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) (
 // inputRowOf is the row of an input. The store has events and outputs newest first, and a bar reads
 // from left to right.
 func inputRowOf(in keep.Input, done keep.Progress, st *situation) inputRow {
-	row := inputRow{Input: in, State: word(in.Status), Tone: tone(in.Status), Outputs: done.Outputs, More: done.Total - len(done.Outputs)}
+	row := inputRow{Input: in, State: word(view.InputState(in.Status, view.SkippedOf(done.Events, maxBar))), Tone: tone(in.Status), Outputs: done.Outputs, More: done.Total - len(done.Outputs)}
 	slices.Reverse(row.Outputs)
 	for _, ev := range slices.Backward(done.Events) {
 		row.Bar = append(row.Bar, segmentOf(ev, st.runs[in.Workflow]))

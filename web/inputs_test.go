@@ -41,3 +41,22 @@ func TestInputShowsFailedWork(t *testing.T) {
 	w.settle("mails")
 	shows(2, 2, `">failed<`, `">applied<`, "done")
 }
+
+// An input whose event was skipped, as by who rejects its call, is done, and nothing of it was: its list and its page say so.
+func TestInputSaysThatItWasSkipped(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) { d.refuse["/replies"] = true; d.mails = mails(1) })
+	w.trigger("mails", "poll")
+	q := w.question("mails")
+	c, page := w.as("ada", access.Operator), "/inputs/"+string(w.inputOf(q))
+	if a := c.get(page); strings.Contains(a.body, "all skipped") {
+		t.Error("the page of an input that waits speaks of what was skipped")
+	}
+	if _, err := w.host.SkipEvents(t.Context(), "mails", "mail.received", []keep.MessageID{"m1"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{page, "/inputs", "/inputs?status=done"} {
+		c.get(at).want(t, 200, "done, all skipped")
+	}
+}

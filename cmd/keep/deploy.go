@@ -199,6 +199,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 		case err != nil:
 			if found := project.Problems(p.Root, err); len(found) > 0 {
 				a.PrintProblems(found)
+				fmt.Fprintln(a.Err, "The daemon refused it. It has the connections that are in force: keep status says whether keep.toml as it is now is.")
 				return nil, exit.With(exit.Misused)
 			}
 			return nil, fmt.Errorf("deploy %s: %w", s.File, err)

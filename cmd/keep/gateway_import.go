@@ -120,6 +120,13 @@ var (
 	secretValue = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )|^[A-Za-z0-9_-]{32,}$`)
 	})
+
+	// Addresses of databases that have no scheme: by the name of what has one, by their user and password, and by their words.
+	dsnName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)dsn|conn(ection)?[_-]?str`) })
+	dsnUser  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^@\s=]*:[^\\@\s][^@\s]*@`) })
+	dsnWords = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(^|[;\s])[^=;]*(pwd|passw|key|token|secret)[^=;]*=`)
+	})
 )
 
 // argument returns an argument of a server with references in the place of secrets, which are known by the name before
@@ -135,18 +142,34 @@ func argument(server, before, arg string) string {
 	name, value, named := strings.Cut(arg, separator)
 	named = named && !strings.Contains(name, "://")
 	switch {
-	case named && (separator == ":" || secretName().MatchString(name) || secretValue().MatchString(value)):
+	case separator == "=" && isDSN(arg):
+		if !isValue {
+			flag = "dsn" // what is before it may be another one
+		}
+		return variableOf(server, flag)
+	case named && (separator == ":" || secretName().MatchString(name) || secretValue().MatchString(value) || hasDSN(name, value)):
 		return name + separator + variableOf(server, strings.TrimLeft(name, "-"))
-	case isValue && secretName().MatchString(flag):
+	case isValue && (secretName().MatchString(flag) || hasDSN(flag, arg)):
 		return variableOf(server, flag)
 	case secretValue().MatchString(arg):
 		return variableOf(server, "secret")
 	case named:
-		return name + separator + argument(server, name, value)
+		return name + separator + argument(server, "-"+strings.TrimLeft(name, "-"), value)
 	case strings.Contains(arg, "://"):
 		return withoutSecrets(server, arg)
 	}
 	return arg
+}
+
+// isDSN reports whether an argument is the address of a database with a password in it, and without a scheme. The digest of
+// an image looks like one.
+func isDSN(arg string) bool {
+	return !strings.Contains(arg, "://") && (dsnUser().MatchString(arg) && !strings.Contains(arg, "@sha256:") || strings.ContainsAny(arg, "; ") && dsnWords().MatchString(arg))
+}
+
+// hasDSN reports whether what has a name is the address of a database without a scheme, by that name.
+func hasDSN(name, value string) bool {
+	return dsnName().MatchString(name) && !strings.Contains(value, "://")
 }
 
 // withoutSecrets returns an address with references in the place of its password, of what its query has, and of what

@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/view"
 )
 
 // inputsCmd is the main view for people: what came in, and what became of it.
@@ -23,7 +24,7 @@ func (a *app) inputsCmd() *cobra.Command {
 			words: "titles and external ids",
 			key:   func(in api.Input) string { return string(in.ID) }, kinds: []feed.Kind{feed.Input, feed.Event, feed.Mutation},
 			row: func(in api.Input) []string {
-				return []string{string(in.ID), string(in.Workflow), string(in.Status), terminal.Number(len(in.Outputs)),
+				return []string{string(in.ID), string(in.Workflow), view.InputState(in.Status, in.Skipped), terminal.Number(len(in.Outputs)),
 					a.At(in.CreatedAt), terminal.CutTo(terminal.Clean(in.Title), terminal.MaxTitle)}
 			},
 		})
@@ -48,7 +49,7 @@ func (a *app) printInput(ctx context.Context, c *api.Client, in api.Input) error
 	s.Add("title", "%s", terminal.Clean(in.Title))
 	s.Add("workflow", "%s", in.Workflow)
 	s.Add("is", "%s %s of %s", in.Type, terminal.Clean(in.ExternalID), terminal.Clean(in.Source))
-	s.Add("status", "%s", in.Status)
+	s.Add("status", "%s", view.InputState(in.Status, in.Skipped))
 	s.Add("created", "%s", a.At(in.CreatedAt))
 	events, err := c.Events(ctx, in.Workflow, api.EventQuery{Input: in.ID}, api.Paging{})
 	if err != nil {

@@ -73,7 +73,10 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	if err := s.Open(ctx, a.env(), daemon.Watch{Metrics: seen}); err != nil {
 		return err
 	}
-	// After the deploys of Open, so that new ones are counted.
+	// After the deploys of Open, which may be what does without it.
+	if err := s.Lacking(ctx); err != nil {
+		return err
+	}
 	all, err := s.DB.Workflows(ctx)
 	if err != nil {
 		return err

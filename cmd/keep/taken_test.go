@@ -4,7 +4,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
@@ -88,6 +91,17 @@ func TestConfigTakesNoToolThatIsCalled(t *testing.T) {
 	}
 	works("/v1")
 
+	// A script that goes by what was refused is told so, and not only that there is no such connection.
+	write("next.js", strings.Replace(reloadScript, "ctx.svc", "ctx.api", 1))
+	var why bytes.Buffer
+	if status := run(t.Context(), []string{"deploy", "next.js"}, io.Discard, &why); status != exit.Misused || !strings.Contains(why.String(), `there is no connection "api"`) ||
+		!strings.Contains(why.String(), "keep.toml as it is now is refused") || !strings.Contains(why.String(), "svc.read, which is gone") {
+		t.Errorf("deploy of what calls a connection that was refused: status %d\n%s", status, why.String())
+	}
+	if err := os.Remove(filepath.Join(dir, "next.js")); err != nil {
+		t.Fatal(err)
+	}
+
 	// With was the version in force continues, and one that knows the new name can be deployed.
 	write("keep.toml", strings.Replace(said, "/v1", "/v2", 1))
 	serve.wait(t, "configuration taken")
@@ -114,4 +128,42 @@ func TestConfigTakesNoToolThatIsCalled(t *testing.T) {
 	if got := refused(); got != "" {
 		t.Errorf("still refused: %s", got)
 	}
+}
+
+// TestServeDoesNotStartWithoutATool starts a host whose keep.toml lacks a connection that a version in force calls: that is
+// refused as a running host refuses it, unless the workflow is paused.
+func TestServeDoesNotStartWithoutATool(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", cacheHome(t))
+	dir := shortDir(t)
+	t.Chdir(dir)
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("keep.toml", strings.Replace(reloadConfig, "URL", "http://127.0.0.1:1", 1))
+	write("reader.js", reloadScript)
+	write(".secrets/svc", "one")
+	outputOf(t, "deploy", "reader.js")
+	write("keep.toml", strings.NewReplacer("URL", "http://127.0.0.1:1", "connections.svc", "connections.api").Replace(reloadConfig))
+	if err := os.Remove("reader.js"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // one that is not refused serves on
+	defer cancel()
+	var said bytes.Buffer
+	if status := run(ctx, []string{"serve", "--listen", "off"}, io.Discard, &said); status != exit.Misused {
+		t.Errorf("serve ended with status %d", status)
+	}
+	for _, want := range []string{"workflow reader", "svc.read, which is gone", `was = "svc"`, "keep pause reader"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("serve says nothing of %q:\n%s", want, said.String())
+		}
+	}
+	outputOf(t, "pause", "reader")
+	write("quiet.js", `export default Keep.workflow({ name: "quiet", topics: {}, producers: { async q() {} } });`)
+	serve, _ := serveProcessIn(t, dir, "--listen", "off")
+	serve.wait(t, "Serving 2 workflows")
 }

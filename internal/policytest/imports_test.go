@@ -78,7 +78,7 @@ handler                 clock  . law/given engine script/workflow internal/calle
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog
 
-idempotency             clock  . law/ledger law/key idempotency/...
+idempotency             clock  . law/ledger law/key idempotency/... internal/room
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/...
 
 host                    clock  . law/... store script/... engine engine/... handler operator connector host/...
@@ -108,7 +108,7 @@ rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector en
 rehearsal/compare       clock  . law/canonical law/ledger law/policy connector engine rehearsal/replay store
 rehearsal/scripttest    clock  . law/given law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular
 
-repair                  clock  . law/grant law/policy law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
+repair                  clock  . law/grant law/policy law/rename law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 
 testkit/storetest       test   . law/... store engine operator
 testkit/connectortest   test   . law/ledger connector internal/schema

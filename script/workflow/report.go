@@ -18,7 +18,8 @@ type Report struct {
 	Tools     []ToolReport      `json:"tools"`    // those that are mentioned, by name
 	Findings  []Finding         `json:"findings"` // by place
 
-	Former []keep.ToolName `json:"-"` // names that tools had before, by which it calls them
+	Former  []keep.ToolName `json:"-"` // names that tools had before, by which it calls them
+	Missing []keep.ToolName `json:"-"` // tools that it calls and no connection has
 }
 
 // Failed reports whether a finding is an error.

@@ -178,6 +178,7 @@ func (w *walk) mention(i, end int, way []string) {
 	}
 	t, ok := w.tools[keep.ToolName(way[0]+"."+way[1])]
 	if !ok {
+		w.lacks(way)
 		w.find(Error, UnknownTool, w.position(i), where, fmt.Sprintf("connection %q has no tool %q", way[0], way[1]),
 			didYouMean(way[1], w.toolsOf(way[0])))
 		return
@@ -222,9 +223,17 @@ func (w *walk) unknown(way []string, at Position, where policy.Place, called boo
 	fix := didYouMean(way[0], slices.Concat(w.conns, harmless, keys(builtins)))
 	switch {
 	case len(way) > 1:
+		w.lacks(way)
 		w.find(Error, UnknownConnection, at, where, fmt.Sprintf("there is no connection %q", short(way[0])), fix)
 	case called:
 		w.find(Error, UnknownCall, at, where, fmt.Sprintf("ctx has no %q", short(way[0])), fix)
+	}
+}
+
+// lacks notes a tool that no connection has.
+func (w *walk) lacks(way []string) {
+	if name := keep.ToolName(way[0] + "." + way[1]); !slices.Contains(w.report.Missing, name) {
+		w.report.Missing = append(w.report.Missing, name)
 	}
 }
 

@@ -97,8 +97,29 @@ func whileAwaited(serve func(context.Context, []*request[*keyRequest])) func(con
 // keyMigrations are those about keys, which may stand in a database of their own.
 var keyMigrations = [...]string{"migrations/0002_idempotency.sql", "migrations/0010_key_host.sql"}
 
-// Migrate makes the table if it is missing, or brings it up to date. Several processes may call it at once.
+// besideNewer refuses the database of a Keep that asks for more than this program knows. A table of another program by one of our
+// names is not in the way: the one of the keys is all that is needed.
+func (k *Keys) besideNewer(ctx context.Context) error {
+	files, err := migrationFiles()
+	if err != nil {
+		return err
+	}
+	version, err := schemaVersion(ctx, k.pool)
+	if errors.Is(err, keep.ErrForeignDatabase) || err == nil && version <= len(files) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return besideNewer(ctx, k.pool, len(files))
+}
+
+// Migrate makes the table if it is missing, or brings it up to date. Several processes may call it at once. Its error is
+// keep.ErrNewerDatabase where the table is in the database of a newer Keep beside which this program must not work.
 func (k *Keys) Migrate(ctx context.Context) error {
+	if err := k.besideNewer(ctx); err != nil {
+		return err
+	}
 	err := pgx.BeginTxFunc(ctx, k.pool, readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err

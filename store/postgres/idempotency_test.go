@@ -53,8 +53,28 @@ func TestKeysOnPostgres(t *testing.T) {
 		"group":                keysOnPostgresGroup,
 		"lost_connections":     keysOnPostgresLostConnections,
 		"space":                keysOnPostgresSpace,
+		"newer_schema":         keysOnPostgresNewerSchema,
 	} {
 		t.Run(name, test)
+	}
+}
+
+// Keys in the database of a newer Keep are as its hosts are: refused if it asks for more than is known here. Tables of other
+// programs, by whatever name, are beside them.
+func keysOnPostgresNewerSchema(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	exec(t, url, `CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT); CREATE TABLE run (id TEXT); CREATE TABLE orders (id TEXT)`)
+	k, _ := open(t, url)
+	for asks, want := range map[string]error{
+		`('keep_schema', '1')`:                                nil,
+		`('keep_schema', '1000000'), ('keep_oldest', '10')`:   nil,
+		`('keep_schema', '1000000'), ('keep_oldest', '1000')`: keep.ErrNewerDatabase,
+	} {
+		exec(t, url, `DELETE FROM meta; INSERT INTO meta VALUES `+asks)
+		if err := k.Migrate(t.Context()); !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "install that version") {
+			t.Errorf("%s: %v, want %v", asks, err, want)
+		}
 	}
 }
 

@@ -131,7 +131,7 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	case db.cfg.ReadOnly, db.cfg.NoUpgrade && version > 0:
 		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
 	}
-	return db.migrate(ctx, files)
+	return db.migrate(ctx, version, files)
 }
 
 // inspectOrMake makes an empty file if there is none, and reports whether it is empty. A
@@ -262,10 +262,13 @@ func migrationFiles() ([]string, error) {
 
 // migrate brings the schema up to date. Only the process with the host's role
 // may: a running host does not know the new schema.
-func (db *DB) migrate(ctx context.Context, files []string) error {
+func (db *DB) migrate(ctx context.Context, version int, files []string) error {
 	if db.lock == nil {
 		lock, err := lockHost(db.path)
-		if err != nil {
+		switch {
+		case errors.Is(err, keep.ErrLocked) && version > 0:
+			return fmt.Errorf("its schema is %d, this version needs %d, and only a host changes it: start the host anew with this version, or use the version of that host: %w", version, len(files), err)
+		case err != nil:
 			return fmt.Errorf("update schema: %w", err)
 		}
 		defer lock.Close()
@@ -299,8 +302,7 @@ func (db *DB) migrate(ctx context.Context, files []string) error {
 	if err != nil {
 		return fmt.Errorf("read version: %w", err)
 	}
-	version := int(row[0].(int64))
-	if version == 0 {
+	if version = int(row[0].(int64)); version == 0 { // somebody may have changed it since
 		return changeSchema(c, schema, 0, len(files))
 	}
 	for i := version; i < len(files); i++ {

@@ -112,6 +112,19 @@ func TestOneHostWorksOnAFile(t *testing.T) {
 	must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
 }
 
+// A program that is newer than the host of a file does not change the schema below it, and says what to do.
+func TestOlderSchemaBesideItsHost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	openDB(t, path, sqlite.Config{Host: true})
+	script(`PRAGMA user_version = 38`)(t, path)
+	err := sqlite.New(path, sqlite.Config{}).Open(t.Context())
+	for _, want := range []string{"its schema is 38", fmt.Sprintf("process %d", os.Getpid()), "start the host anew with this version", "or use the version of that host"} {
+		if !errors.Is(err, keep.ErrLocked) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open = %v, want ErrLocked and %q", err, want)
+		}
+	}
+}
+
 func TestCommandsReadAndCommitBesideAHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keep.db")
 	host, command := openDB(t, path, sqlite.Config{Host: true}), openDB(t, path, sqlite.Config{})

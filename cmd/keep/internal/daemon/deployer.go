@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -34,6 +35,9 @@ type ScriptDeployer struct {
 
 	// Config has the grants of keep.toml. If nil, there are none.
 	Config func() *config.Config
+
+	// Refused says why keep.toml as it is now is not what Conns and Config are of; empty: it is. If nil, it is.
+	Refused func() string
 }
 
 // Deploy checks the script and makes it current, or has it wait for a person.
@@ -96,7 +100,21 @@ func (d *ScriptDeployer) read(ctx context.Context, name keep.WorkflowName, s api
 			Message: fmt.Sprintf("it declares the workflow %q, not %q", w.Name, name)}}}
 	}
 	effects, err := workflow.Effects(w.Declaration, w.Sources, d.Conns)
+	d.explain(effects.Findings)
 	return files, effects, err
+}
+
+// explain adds to what is unknown that keep.toml as it is now, which may have it, is not in force.
+func (d *ScriptDeployer) explain(found []workflow.Finding) {
+	if d.Refused == nil {
+		return
+	}
+	why := d.Refused()
+	for i, f := range found {
+		if why != "" && (f.Code == workflow.UnknownConnection || f.Code == workflow.UnknownTool) {
+			found[i].Fix = strings.TrimPrefix(f.Fix+"; ", "; ") + "keep.toml as it is now is refused: " + why
+		}
+	}
 }
 
 // Check implements web.Deployer.

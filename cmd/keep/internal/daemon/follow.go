@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -134,10 +135,14 @@ func (f *Follower) stored(ctx context.Context) string {
 	return project.SecretsMark(all)
 }
 
-// inForce says which versions are in force: another text when another one is.
+// inForce says which versions are in force, and which of them are paused: another text when that is otherwise.
 func (f *Follower) inForce(ctx context.Context) string {
-	all, err := f.Session.Versions(ctx)
-	return fmt.Sprint(all, err)
+	all, err := f.Session.DB.Workflows(ctx)
+	text := fmt.Sprint(err)
+	for _, w := range all {
+		text += fmt.Sprint("\n", w.Name, w.Version, w.Paused)
+	}
+	return text
 }
 
 // take takes what was read, or says why not. What is refused again is said again only to who asked.
@@ -261,6 +266,25 @@ func (s *Session) gone(cfg *config.Config, now fingerprint) error {
 		return fmt.Errorf("another file was found than %s; to use it, restart", s.loaded.File)
 	}
 	return nil
+}
+
+// Lacking returns an error if a version in force calls a tool that no connection of the session has: each run of it would fail.
+func (s *Session) Lacking(ctx context.Context) error {
+	err := project.Lacking(ctx, s.DB, s.Runtime, s.Only, s.conns)
+	if _, lacks := errors.AsType[*project.TakenError](err); lacks {
+		return exit.Misusef("%w", err)
+	}
+	return err
+}
+
+// Refused returns why keep.toml as it is now is not in force; empty: it is.
+func (s *Session) Refused() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.settings.Refused == nil {
+		return ""
+	}
+	return s.settings.Refused.Reason
 }
 
 // TakenBy returns an error if another session lacks a tool that a version calls which runs on in it, since its script is

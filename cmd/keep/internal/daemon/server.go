@@ -206,7 +206,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 		return nil, err
 	}
 	conns, limits := v.conns, &v.Project.Cfg.Policy // others take their place while requests are answered
-	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: conns, Config: v.config}
+	scripts := &ScriptDeployer{Host: v.Host, DB: v.DB, Runtime: v.Runtime, Conns: conns, Config: v.config, Refused: v.Refused}
 	replays := &ScriptReplayer{DB: v.DB, Tools: func(context.Context) (*sandbox.Runtime, []connector.Connection, *policy.Policy, error) {
 		return v.Runtime, conns, limits, nil
 	}}

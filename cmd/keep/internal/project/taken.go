@@ -46,11 +46,11 @@ func (e *TakenError) Error() string {
 			was, of = conn, "its connection"
 		}
 		lines = append(lines, fmt.Sprintf("version %s of the workflow %s is in force and calls %s, which is gone: if %s has another name now, write was = %q there; "+
-			"if not, deploy a version that does without it first", c.Version, c.Workflow, c.Tool, of, was))
+			"if not, deploy a version that does without it first, or pause it: keep pause %s", c.Version, c.Workflow, c.Tool, of, was, c.Workflow))
 	}
 	for _, u := range e.Unloaded {
 		lines = append(lines, fmt.Sprintf("version %s of the workflow %s is in force and does not load (%v), so it is not known whether it calls what is gone (%s): "+
-			"deploy a version that loads first", u.Version, u.Workflow, u.Err, firstOf(e.Gone)))
+			"deploy a version that loads first, or pause it: keep pause %s", u.Version, u.Workflow, u.Err, firstOf(e.Gone), u.Workflow))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -72,37 +72,51 @@ func firstOf(tools []keep.ToolName) string {
 // TakenAway returns a *TakenError if a version in force of one of the workflows (nil: of any) calls a tool of the connections of
 // before that those of after have under no name, or does not load.
 func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, before, after []connector.Connection) error {
-	names := namesOf(after)
-	gone := func(t keep.ToolName) bool { return !slices.Contains(names, t) }
-	e := &TakenError{Gone: slices.DeleteFunc(namesOf(before), func(t keep.ToolName) bool { return !gone(t) })}
+	has := namesOf(after)
+	e := &TakenError{Gone: slices.DeleteFunc(namesOf(before), func(t keep.ToolName) bool { return slices.Contains(has, t) })}
 	if len(e.Gone) == 0 {
 		return nil
 	}
-	current, err := db.Current(ctx)
+	return lacking(ctx, db, rt, of, after, e)
+}
+
+// Lacking returns a *TakenError if a version in force of one of the workflows (nil: of any) calls a tool that conns have under
+// no name.
+func Lacking(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, conns []connector.Connection) error {
+	return lacking(ctx, db, rt, of, conns, new(TakenError))
+}
+
+// lacking adds to e what versions in force lack, and returns it if there is anything. Of e.Gone, if there are any, it looks for
+// these tools alone, and adds versions that do not load. A workflow that is paused calls nothing, and is passed over.
+func lacking(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []keep.WorkflowName, conns []connector.Connection, e *TakenError) error {
+	all, err := db.Workflows(ctx)
 	if err != nil {
 		return err
 	}
-	for _, d := range current {
-		if host.InGo(d.Entry) || of != nil && !slices.Contains(of, d.Workflow) {
+	names := namesOf(conns)
+	for _, wf := range all {
+		if wf.Paused || wf.Version.IsZero() || of != nil && !slices.Contains(of, wf.Name) {
 			continue
 		}
-		if d, err = db.Deployment(ctx, d.Workflow, d.Version); err != nil {
+		d, err := db.Deployment(ctx, wf.Name, wf.Version)
+		if err != nil {
 			return err
 		}
-		calls, err := callsOf(ctx, rt, d, before)
-		if ctx.Err() != nil {
+		if !host.HasScript(d) {
+			continue
+		}
+		tools, err := lackedBy(ctx, rt, d, conns)
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case err != nil && len(e.Gone) > 0:
+			e.Unloaded = append(e.Unloaded, UnloadedVersion{wf.Name, wf.Version, err})
 		}
-		if err != nil {
-			e.Unloaded = append(e.Unloaded, UnloadedVersion{d.Workflow, d.Version, err})
-		}
-		for _, t := range calls {
-			if !gone(t) {
-				continue
+		for _, t := range tools {
+			if conn, _, _ := strings.Cut(string(t), "."); len(e.Gone) == 0 || slices.Contains(e.Gone, t) {
+				has := func(n keep.ToolName) bool { return strings.HasPrefix(string(n), conn+".") }
+				e.Calls = append(e.Calls, TakenCall{wf.Name, wf.Version, t, !slices.ContainsFunc(names, has)})
 			}
-			conn, _, _ := strings.Cut(string(t), ".")
-			has := func(n keep.ToolName) bool { return strings.HasPrefix(string(n), conn+".") }
-			e.Calls = append(e.Calls, TakenCall{d.Workflow, d.Version, t, !slices.ContainsFunc(names, has)})
 		}
 	}
 	if len(e.Calls) == 0 && len(e.Unloaded) == 0 {
@@ -111,23 +125,14 @@ func TakenAway(ctx context.Context, db store.Reader, rt *sandbox.Runtime, of []k
 	return e
 }
 
-// callsOf returns the tools that a version may call.
-func callsOf(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, conns []connector.Connection) ([]keep.ToolName, error) {
+// lackedBy returns the tools that a version calls and none of conns has.
+func lackedBy(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, conns []connector.Connection) ([]keep.ToolName, error) {
 	w, err := host.LoadBundle(ctx, rt, &sandbox.Bundle{Entry: d.Entry, Code: d.Code, Map: d.Map})
 	if err != nil {
 		return nil, err
 	}
 	effects, err := workflow.Effects(w.Declaration, w.Sources, conns)
-	return called(effects), err
-}
-
-// called returns the tools that a script may call, by every name by which it does.
-func called(r workflow.Report) []keep.ToolName {
-	out := slices.Clone(r.Former)
-	for _, t := range r.Tools {
-		out = append(out, t.Tool)
-	}
-	return out
+	return effects.Missing, err
 }
 
 // namesOf returns the names of tools, those of before too.
