@@ -64,7 +64,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 	x.trace(BeforeCall)
 	x.callAt = call.at
 	defer x.giveBack(ctx) // unless it was used
-	if found, err := x.lookBefore(ctx, before, with); found || err != nil {
+	if found, err := x.lookBefore(ctx, call, before, with); found || err != nil {
 		return err
 	}
 	c, now, err := x.admit(ctx, call, c, before)
@@ -95,7 +95,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // before it is sent again, and reports whether it is there: then the record is applied, durably (law:
 // witnessed). Anything else leaves it to the person's word. A tool of level A is asked by sending, under
 // a key that is known: it needs no look. What dies here looks again; nothing was sent.
-func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
+func (x *execution) lookBefore(ctx context.Context, call *takenCall, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
 	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
 	}
@@ -108,22 +108,17 @@ func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with f
 		return false, nil
 	}
 	changed, as, err := x.e.userSince(ctx, t, before)
-	if err != nil || len(changed) > 0 && t.spec.ByTarget { // what another user's lookup finds may be of another call
+	switch {
+	case err != nil:
+		return false, unreadAccount(err)
+	case len(changed) > 0 && t.spec.ByTarget: // what another user's lookup finds may be of another call
 		return false, nil
-	}
-	if len(changed) == 0 {
+	case len(changed) == 0:
 		ctx = connector.SendAs(ctx, as)
 	}
-	p, _, err := x.a.mayAsk(x.within(ctx), t, true)
-	if p == nil || err != nil {
-		return false, nil
-	}
-	began := time.Now()
-	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
-	p.done(ctx, nil, ctx.Err() != nil)
-	x.sawTool(trace.Lookup, began, fact.Failure)
-	if fact.Evidence != ledger.Happened {
-		return false, nil
+	fact, err := x.look(ctx, t, before, call)
+	if err != nil || fact.Evidence != ledger.Happened {
+		return false, err
 	}
 	now := x.e.Now()
 	m, move, err := ledger.Apply(before, fact, now)
@@ -136,6 +131,23 @@ func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with f
 	}
 	x.trace(OutcomeWritten)
 	return true, nil
+}
+
+// look asks the service what became of the call before, in the place of the call that would repeat it: it waits
+// for the limits of the connection, and is the probe if the run is to be that. Without a place nothing is sent.
+func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, call *takenCall) (ledger.Fact, error) {
+	p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)
+	if err != nil {
+		return ledger.Fact{}, err
+	}
+	began := time.Now()
+	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
+	p.done(ctx, nil, ctx.Err() != nil)
+	x.sawTool(trace.Lookup, began, fact.Failure)
+	if ctx.Err() != nil {
+		return fact, cmp.Or(p.whyEnded(), errEnded)
+	}
+	return fact, p.whyEnded()
 }
 
 // admit returns c as it may now be recorded and made: the grant allows it, a person agreed where the
@@ -166,7 +178,7 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if c.Spent, err = x.spend(ctx, call, c); err != nil {
 		return c, time.Time{}, err
 	}
-	if x.pass, err = x.enter(ctx, t, call.at, call.pause); err != nil {
+	if x.pass, err = x.enter(ctx, t, t.spec.Timeout, call.at, call.pause); err != nil {
 		return c, time.Time{}, err
 	}
 	if c.Pin, err = x.ready(x.pass.within(ctx), call, c, before); err != nil {

@@ -4,9 +4,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/limit"
 )
 
 // A person says that a call did not happen, and by then its service can be asked again: what it shows
@@ -57,5 +59,91 @@ func TestLookBeforeSendingAgain(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// The look waits for a place as the call does: other workflows have all that the limit allows, and it is
+// made all the same before the call is sent again.
+func TestLookBeforeSendingAgainWaitsForItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(rate("6/min"))
+		w.service.onCall = lose(1, true)
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		w.service.onAsk = nil
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.def.Name = "other" // its call takes the place
+		w.deploy()
+		w.publish("in", "x")
+		w.run()
+		w.def.Name = "w"
+		m := w.mutation()
+		if n := w.service.effects[m.Token]; n != 1 || m.State != keep.Applied || m.ResolvedBy != "reconcile" {
+			t.Errorf("%d effects, record %s by %s; want 1, applied by the lookup", n, m.State, m.ResolvedBy)
+		}
+	})
+}
+
+// The run becomes the probe of a connection that was down: it probes with the look, and sends nothing before
+// the service has answered that.
+func TestLookBeforeSendingAgainIsTheProbe(t *testing.T) {
+	for _, effect := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.limit(limit.Rule{})
+			var end time.Time
+			down := func() bool { return time.Now().Before(end) }
+			var log []string
+			w.service.onCall = func(n int) (bool, error) {
+				log = append(log, "call")
+				switch {
+				case n == 1:
+					end = time.Now().Add(3 * time.Hour)
+					return effect, errReset
+				case down():
+					return false, keep.Failf(keep.ClassTransient, "refused", "connection refused")
+				}
+				return true, nil
+			}
+			w.service.onAsk = func(int) (connector.Verdict, error) {
+				log = append(log, "look")
+				switch {
+				case down():
+					return "", errReset
+				case w.service.effects[w.mutation().Token] > 0:
+					return connector.Happened, nil
+				}
+				return connector.Absent, nil
+			}
+			w.policy.Reconcile.Attempts = 2
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(30 * time.Minute)
+			for _, q := range w.questions() {
+				if q.AboutDoubt() {
+					if err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: keep.DidNotHappen, By: "ann", From: "test"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			log = nil
+			w.runUntil(6 * time.Hour)
+			want := "look"
+			if !effect {
+				want = "look call"
+			}
+			m := w.mutation()
+			if said := strings.Join(log, " "); !strings.HasSuffix(said, want) || strings.Count(said, "call") != strings.Count(want, "call") {
+				t.Errorf("it did %q, want looks, and at the end %q", said, want)
+			}
+			if n := w.service.effects[m.Token]; n != 1 || m.State != keep.Applied {
+				t.Errorf("%d effects, record %s; want 1, applied", n, m.State)
+			}
+		})
 	}
 }
