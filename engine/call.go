@@ -258,9 +258,11 @@ func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutat
 // put makes a move of the record of a call durable, with what it takes of budgets.
 func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, takes []keep.Spent, now time.Time, with func() ([]keep.Change, error)) error {
 	run, mut := x.run, x.mut
+	undo := func() { x.run, x.mut, x.moves, x.takes, x.unlike, x.under = run, mut, nil, nil, nil, nil }
 	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, takes
 	more, err := with()
 	if err != nil {
+		undo()
 		return err
 	}
 	x.run.UpdatedAt = now
@@ -268,7 +270,7 @@ func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, ta
 		return nil
 	}
 	if errors.Is(err, keep.ErrStale) { // nothing is recorded
-		x.run, x.mut, x.moves, x.takes, x.unlike, x.under = run, mut, nil, nil, nil, nil
+		undo()
 	}
 	return &storeError{err}
 }

@@ -184,7 +184,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		}
 	}
 	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
-	next.Closed = false
+	next.Closed, next.Phase = false, keep.Prepared // it has no next: each attempt begins at its call
 	x := c.execution(a, next)
 	x.mut, x.closes = m, &closed
 	if m.Key == "" {

@@ -91,6 +91,8 @@ var lawsBreaks = []Break{
 		"p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)\n\tif err != nil {", "p, _, err := x.a.mayAsk(ctx, t, true)\n\tif p == nil {", "./engine -run TestLookBeforeSendingAgainWaits"},
 	{"probe-sends-without-a-look", "once", "engine/call.go",
 		"p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)\n\tif err != nil {", "p, _, err := x.a.mayAsk(ctx, t, true)\n\tif p == nil {", "./engine -run TestLookBeforeSendingAgainIsTheProbe"},
+	{"call-of-an-agent-begins-after-its-end", "doubt-is-not-failure", "engine/direct.go",
+		`next.Closed, next.Phase = false, keep.Prepared`, `next.Closed = false`, "./gateway -run TestOtherContentAfterDoneAlready"},
 	{"call-that-waited-is-anybody-s", "bound-to-its-world", "engine/call.go",
 		`case !maps.Equal(as, call.as): // it`, `case false: // it`, "./engine -run TestCredentialsChangeWhileACallWaits"},
 	{"person-looks-elsewhere", "bound-to-its-world", "engine/question.go",
