@@ -96,7 +96,7 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 
 // allowedBeside reports whether a person allowed this very call beside the limit of a budget.
 func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, names []string) (bool, error) {
-	answers, err := x.answers(ctx, keep.AskBudget)
+	answers, err := x.a.answers(ctx, x.run.Chain, x.before(), keep.AskBudget)
 	return slices.ContainsFunc(answers, func(q keep.Escalation) bool {
 		return slices.Contains(names, q.Budget) && q.PayloadHash == uniqueHash(c) && q.Decision.Action == keep.Allow
 	}), err

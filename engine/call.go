@@ -24,7 +24,8 @@ type takenCall struct {
 	payload  []byte
 	subkey   string
 	target   string
-	ask      string // why a person must agree, beside what its tool says; empty: nothing
+	ask      string           // why a person must agree, beside what its tool says; empty: nothing
+	said     *keep.Escalation // by which a person said that it was done outside of the ledger; nil: nobody did
 	at       string
 	pause    func() (resume func()) // of the phase; nil: it is over
 
@@ -155,7 +156,7 @@ func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, cal
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
-	if err := x.checkDone(ctx, call, c); err != nil {
+	if err := checkDone(call, c); err != nil {
 		return c, time.Time{}, err
 	}
 	if err := x.checkBreaker(ctx, call); err != nil {

@@ -23,7 +23,10 @@ type itemScope struct {
 	done  bool // done or skipped: no new side effects
 	dirty bool // the item as it stands is not stored
 
-	fresh   bool                      // no earlier run had it: it has no records
+	fresh    bool              // no earlier run had it: it has no records
+	said     []keep.Escalation // by which persons said that calls of it were done outside of the ledger
+	saidRead bool              // said was read
+
 	read    bool                      // former was read
 	former  []keep.Mutation           // records of this attempt that were made under another configuration
 	claimed map[keep.MutationKey]bool // of former: a call of this run is theirs
@@ -294,6 +297,9 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		lc.Key, lc.Tool = known.Key, known.Tool
 	}
 	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
+	if call.said, err = h.saidDone(ctx, call, key, lc.Key); err != nil {
+		return nil, err
+	}
 	return h.callInItem(ctx, call, lc, known)
 }
 
