@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/grant"
@@ -134,7 +134,7 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 // this chain, newest first. They are read once: their questions are closed since this attempt is stored.
 func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) (list []keep.Escalation, err error) {
 	if x.answered == nil {
-		all, err := x.a.answers(ctx, x.run.Chain, x.before(), keep.AskApproval, keep.AskAlreadyDone)
+		all, err := outcome.Answers(ctx, x.e.store, x.run.Chain, x.before(), keep.AskApproval, keep.AskAlreadyDone)
 		if err != nil {
 			return nil, err
 		}
@@ -144,30 +144,6 @@ func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) (list
 		if q.Kind == kind {
 			list = append(list, q)
 		}
-	}
-	return list, nil
-}
-
-// answers returns those of some kinds about an attempt of a chain and those before it.
-func (a *actor) answers(ctx context.Context, chain, last keep.RunID, kinds ...keep.EscalationKind) (list []keep.Escalation, err error) {
-	for id := last; id != ""; {
-		r, err := a.e.store.Run(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if r.Chain != chain {
-			break
-		}
-		qs, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: id}, keep.Page{})
-		if err != nil {
-			return nil, err
-		}
-		for _, q := range qs {
-			if slices.Contains(kinds, q.Kind) && q.Decision != nil {
-				list = append(list, q)
-			}
-		}
-		id = lifecycle.Before(r)
 	}
 	return list, nil
 }

@@ -2,12 +2,15 @@ package engine_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/operator"
 )
 
 // A person says of a call that waits for approval that it was done already, before the ledger was
@@ -110,7 +113,7 @@ func TestApprovalDoneAlreadyInItems(t *testing.T) {
 	})
 }
 
-// The answer is about the call and not about the run that asked: the run went on without the item, since another of
+// The answer is about the call and not about the run that asked: the run continued without the item, since another of
 // its calls was in doubt, and a later run comes to the call in a chain of its own.
 func TestApprovalDoneAlreadyOutlivesItsRun(t *testing.T) {
 	for _, asks := range []bool{true, false} {
@@ -169,6 +172,51 @@ func TestApprovalDoneAlreadyUnderAnotherName(t *testing.T) {
 		w.run()
 		if q := w.questions(); len(q) != 1 || q[0].Approval == nil || !strings.Contains(q[0].Attempted, `"id":"y"`) || w.service.calls != 0 {
 			t.Errorf("questions %+v after %d calls, want one about y after none", q, w.service.calls)
+		}
+	})
+}
+
+// Whoever asks about the script of a run later, and whoever decides about it, knows that its call was done: no
+// question offers to skip it, and its event is not left to a run that is over.
+func TestApprovalDoneAlreadyIsKnownLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.approve = "always"
+		w.repairs = func() bool { return true }
+		broken := true
+		w.script["consumers.act.next"] = func(*call) any {
+			if broken {
+				panic(thrown("broken"))
+			}
+			return nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if err := w.decide(keep.TreatAsDone); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if err := w.engine().AskAbout(t.Context(), w.lastRun(), ""); err != nil {
+			t.Fatal(err)
+		}
+		q := w.questions()[0]
+		if effect := effectOf(q, keep.Retry); q.Allows(keep.Skip) || !strings.Contains(effect, "next") {
+			t.Errorf("skip is offered: %t; retry %s; want no skip, and a retry of next", q.Allows(keep.Skip), effect)
+		}
+		q.ID, q.Choices = "esc_of_an_older_version", append(q.Choices, keep.Choice{Action: keep.Skip})
+		if err := w.store.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.Now(), Changes: []keep.Change{keep.OpenEscalation{Escalation: q}}}); err != nil {
+			t.Fatal(err)
+		}
+		err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: keep.Skip, By: "ann", From: "test"})
+		if _, refused := errors.AsType[*operator.ActionError](err); !refused {
+			t.Errorf("Skip = %v, want it refused", err)
+		}
+		broken = false
+		w.deploy()
+		w.run()
+		if ev := w.event("in", "a"); ev.Status != keep.EventConsumed || w.service.calls != 0 {
+			t.Errorf("the event is %s after %d calls, want consumed after none", ev.Status, w.service.calls)
 		}
 	})
 }

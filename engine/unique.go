@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
@@ -76,21 +77,11 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 
 // treated returns the *treatedError of a decision that names the record key.
 func (x *execution) treated(ctx context.Context, key keep.MutationKey) error {
-	m, err := x.a.treatedRecord(ctx, key)
+	m, err := outcome.ByRecord(ctx, x.e.store, key)
 	if err != nil {
 		return &storeError{err}
 	}
 	return &treatedError{m.Result}
-}
-
-// treatedRecord returns the record that a person treats a call as done by. One that was
-// swept since has no result any more; the decision holds all the same.
-func (a *actor) treatedRecord(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
-	m, err := a.e.store.Mutation(ctx, key)
-	if isNotFound(err) {
-		return keep.Mutation{}, nil
-	}
-	return m, err
 }
 
 // askAlreadyDone pauses the run at a call until a person has decided. Nothing was sent,
@@ -129,27 +120,4 @@ func (x *execution) treatEffect() string {
 		return "sends nothing; next is told that the call was applied, with the result of the earlier one"
 	}
 	return "sends nothing; the item's handler gets the result of the earlier call"
-}
-
-// treatedBefore returns what a run knows of its call that a person treats as done: there
-// is no record of it, so that a later attempt finds it by the decision.
-func (a *actor) treatedBefore(ctx context.Context, r keep.Run) (keep.Mutation, error) {
-	if r.Kind != keep.Consumer || r.Phase != keep.Mutated && r.Phase != keep.Emitting {
-		return keep.Mutation{}, nil
-	}
-	answers, err := a.answers(ctx, r.Chain, r.ID, keep.AskAlreadyDone, keep.AskApproval)
-	if err != nil {
-		return keep.Mutation{}, err
-	}
-	for _, q := range answers {
-		switch {
-		case q.Decision.Action != keep.TreatAsDone:
-			continue
-		case lifecycle.SaysDone(q):
-			return (&treatedError{q.Decision.Result}).outcome(), nil
-		}
-		m, err := a.treatedRecord(ctx, q.Mutation)
-		return (&treatedError{m.Result}).outcome(), err
-	}
-	return keep.Mutation{}, nil
 }
