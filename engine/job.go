@@ -300,7 +300,7 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 	if call.said, err = h.saidDone(ctx, call, key, lc.Key); err != nil {
 		return nil, err
 	}
-	return h.callInItem(ctx, call, lc, known)
+	return h.callInItem(ctx, call, lc, known, c)
 }
 
 // recordOf returns the record of a call: that of its key, if it may have happened, or one that
@@ -374,9 +374,9 @@ func (c *takenCall) difference(old []byte) (d connector.Difference) {
 	return d
 }
 
-// callInItem makes the call, records the outcome, and answers the script only if the
+// callInItem makes the call of the script, records the outcome, and answers the script only if the
 // effect is known to have happened.
-func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
+func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, of HostCall) (json.RawMessage, error) {
 	x := h.x
 	items := func() ([]keep.Change, error) {
 		h.item.dirty = true // its revision decides between this call and a person who skips the item
@@ -397,7 +397,7 @@ func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.C
 		return nil, &storeError{err}
 	}
 	x.trace(OutcomeWritten)
-	result := x.mut.Result
+	m := x.mut
 	x.mut, x.run.Mutation = keep.Mutation{}, ""
-	return orNull(result), nil
+	return h.replay(call, m, c.PayloadHash, of) // the service may have shown the call before, with what that sent
 }

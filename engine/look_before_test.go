@@ -147,3 +147,35 @@ func TestLookBeforeSendingAgainIsTheProbe(t *testing.T) {
 		})
 	}
 }
+
+// The look finds the call before, and the script says something else by now: that is asked about, as it is where a
+// person says that the call happened.
+func TestLookBeforeSendingAgainFindsOtherContent(t *testing.T) {
+	for _, action := range []keep.Action{keep.DidNotHappen, keep.Happened} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newJobWorld(t)
+			text := "pay 10"
+			w.script["jobs.remind"] = func(c *call) any {
+				c.withItem("a", func(c *call, done bool) {
+					if !done {
+						c.do("svc.create", map[string]any{"id": "a", "text": text})
+					}
+				})
+				return nil
+			}
+			w.service.onCall = lose(1, true)
+			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+			w.deploy()
+			w.run()
+			text, w.service.onAsk = "pay 20", nil
+			w.deploy()
+			if err := w.decide(action); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if q := w.questions(); len(q) != 1 || q[0].Kind != keep.AskItem || w.service.calls != 1 || w.mutation().State != keep.Applied || w.items()["a"] != keep.ItemAttention {
+				t.Errorf("%s: questions %+v after %d calls, item %s; want one about the item, 1, attention", action, q, w.service.calls, w.items()["a"])
+			}
+		})
+	}
+}

@@ -101,6 +101,8 @@ var lawsBreaks = []Break{
 		`m, err := outcome.Of(ctx, e.store, run)`, `m, err := keep.Mutation{}, error(nil)`, "./engine -run TestApprovalDoneAlreadyIsKnownLater"},
 	{"decision-takes-done-for-none", "nothing-lost", "operator/decide.go",
 		`m, err := outcome.Of(ctx, o.store, run)`, `m, err := keep.Mutation{}, error(nil)`, "./engine -run TestApprovalDoneAlreadyIsKnownLater"},
+	{"look-finds-other-content-and-is-silent", "once", "engine/job.go",
+		`return h.replay(call, m, c.PayloadHash, of)`, `_ = of; return orNull(m.Result), nil`, "./engine -run TestLookBeforeSendingAgainFindsOtherContent"},
 	{"call-that-waited-is-anybody-s", "bound-to-its-world", "engine/call.go",
 		`case !maps.Equal(as, call.as): // it`, `case false: // it`, "./engine -run TestCredentialsChangeWhileACallWaits"},
 	{"person-looks-elsewhere", "bound-to-its-world", "engine/question.go",
