@@ -65,7 +65,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 	x.trace(BeforeCall)
 	x.callAt = call.at
 	defer x.giveBack(ctx) // unless it was used
-	if found, err := x.lookBefore(ctx, call, before, with); found || err != nil {
+	if found, err := x.lookBefore(ctx, call, c, before, with); found || err != nil {
 		return err
 	}
 	c, now, err := x.admit(ctx, call, c, before)
@@ -96,7 +96,10 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // before it is sent again, and reports whether it is there: then the record is applied, durably (law:
 // witnessed). Anything else leaves it to the person's word. A tool of level A is asked by sending, under
 // a key that is known: it needs no look. What dies here looks again; nothing was sent.
-func (x *execution) lookBefore(ctx context.Context, call *takenCall, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
+//
+// What a lookup without marks shows may be the effect of an equal call of another record. If there is one, a
+// person is asked: before the look if the identity is unique, else if it shows something.
+func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
 	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
 	}
@@ -108,6 +111,14 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, before keep
 	if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {
 		return false, nil
 	}
+	var rival keep.Mutation
+	if !t.spec.Marked && len(c.Identity) > len("{}") { // it names something
+		var u keep.Unlike
+		u, rival, err = x.rival(ctx, call, c)
+		if err != nil || len(u.Except) > 0 || rival.Key != "" && t.spec.Unique {
+			return false, err
+		}
+	}
 	changed, as, err := x.e.userSince(ctx, t, before)
 	switch {
 	case err != nil:
@@ -118,8 +129,11 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, before keep
 		ctx = connector.SendAs(ctx, as)
 	}
 	fact, err := x.look(ctx, t, before, call)
-	if err != nil || fact.Evidence != ledger.Happened {
+	switch {
+	case err != nil || fact.Evidence != ledger.Happened:
 		return false, err
+	case rival.Key != "" && !fact.ByKey:
+		return false, &rivalError{c, rival, true}
 	}
 	now := x.e.Now()
 	m, move, err := ledger.Apply(before, fact, now)

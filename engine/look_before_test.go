@@ -179,3 +179,61 @@ func TestLookBeforeSendingAgainFindsOtherContent(t *testing.T) {
 		})
 	}
 }
+
+// A call that did not happen, as a person says, and an equal one of another workflow that did: a lookup that finds
+// no mark shows that one, and a person is asked whose it is. What he wants made again is made.
+func TestLookBeforeSendingAgainFindsAnothers(t *testing.T) {
+	for _, unique := range []bool{false, true} {
+		for _, action := range []keep.Action{keep.DoAgain, keep.TreatAsDone} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.service.unique, w.service.target = unique, true
+				w.script["consumers.act.mutate"] = func(c *call) any {
+					c.do("svc.create", map[string]any{"id": "same"})
+					return nil
+				}
+				w.service.onCall = lose(1, false)
+				w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+				w.deploy()
+				w.publish("in", "a")
+				w.run()
+				w.service.onAsk = func(int) (connector.Verdict, error) {
+					if len(w.service.effects) > 0 {
+						return connector.Happened, nil
+					}
+					return connector.Absent, nil
+				}
+				if err := w.engine().Pause(t.Context(), "w", ""); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.decide(keep.DidNotHappen); err != nil {
+					t.Fatal(err)
+				}
+				w.def.Name = "other"
+				w.deploy()
+				w.publish("in", "b")
+				w.run()
+				w.def.Name = "w"
+				if err := w.engine().Resume(t.Context(), "w"); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				q := w.questions()
+				if len(q) != 1 || q[0].Kind != keep.AskAlreadyDone || w.service.calls != 2 {
+					t.Fatalf("unique %t: questions %+v after %d calls, want one whether it is done already after 2", unique, q, w.service.calls)
+				}
+				if strings.Contains(q[0].Why, "unique") != unique {
+					t.Errorf("unique %t: the question says %s", unique, q[0].Why)
+				}
+				if err := w.decide(action); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				want := map[keep.Action]int{keep.DoAgain: 3, keep.TreatAsDone: 2}[action]
+				if w.service.calls != want || len(w.questions()) != 0 || w.event("in", "a").Status != keep.EventConsumed {
+					t.Errorf("unique %t, %s: %d calls, questions %+v, event %s; want %d, none, consumed", unique, action, w.service.calls, w.questions(), w.event("in", "a").Status, want)
+				}
+			})
+		}
+	}
+}
