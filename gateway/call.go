@@ -175,7 +175,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")
 		return notCalled(r.tool, why), false, nil
 	}
-	if out.Mutation.State.Happened() && out.Mutation.PayloadHash != ledger.Hash(r.params) { // the service shows the one before
+	if out.Mutation.Key != "" && out.Mutation.State.Happened() && out.Mutation.PayloadHash != ledger.Hash(r.params) { // the service shows the one before
 		return otherContent(r.tool, out.Mutation.Key), false, nil
 	}
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
