@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
 )
@@ -358,14 +359,10 @@ func (a *actor) loadOpen(ctx context.Context) error {
 	var open []schedule.Open
 	for _, run := range runs {
 		o := schedule.Open{Run: a.e.dueByLimits(run)}
-		if run.Mutation != "" {
-			if o.Doubt, err = a.e.store.Mutation(ctx, run.Mutation); err != nil {
-				return err
-			}
-			a.e.meetKey(o.Doubt)
-		} else if o.Doubt, err = a.treatedBefore(ctx, run); err != nil {
+		if o.Doubt, err = outcome.Of(ctx, a.e.store, run); err != nil {
 			return err
 		}
+		a.e.meetKey(o.Doubt)
 		h, _, err := a.successor(ctx, run)
 		if err != nil {
 			return err

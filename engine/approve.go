@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/grant"
@@ -131,31 +131,19 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 }
 
 // answers returns the questions of a kind that persons answered about earlier attempts of
-// this chain, newest first.
-func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) ([]keep.Escalation, error) {
-	return x.a.answers(ctx, x.run.Chain, x.before(), kind)
-}
-
-// answers returns those of some kinds about an attempt of a chain and those before it.
-func (a *actor) answers(ctx context.Context, chain, last keep.RunID, kinds ...keep.EscalationKind) (list []keep.Escalation, err error) {
-	for id := last; id != ""; {
-		r, err := a.e.store.Run(ctx, id)
+// this chain, newest first. They are read once: their questions are closed since this attempt is stored.
+func (x *execution) answers(ctx context.Context, kind keep.EscalationKind) (list []keep.Escalation, err error) {
+	if x.answered == nil {
+		all, err := outcome.Answers(ctx, x.e.store, x.run.Chain, x.before(), keep.AskApproval, keep.AskAlreadyDone)
 		if err != nil {
 			return nil, err
 		}
-		if r.Chain != chain {
-			break
+		x.answered = &all
+	}
+	for _, q := range *x.answered {
+		if q.Kind == kind {
+			list = append(list, q)
 		}
-		qs, _, err := a.e.store.Escalations(ctx, keep.EscalationFilter{Workflow: a.name, Run: id}, keep.Page{})
-		if err != nil {
-			return nil, err
-		}
-		for _, q := range qs {
-			if slices.Contains(kinds, q.Kind) && q.Decision != nil {
-				list = append(list, q)
-			}
-		}
-		id = lifecycle.Before(r)
 	}
 	return list, nil
 }
@@ -295,23 +283,50 @@ func (x *execution) doneEffect() string {
 
 // checkDone returns a *treatedError if a person said that this call was done outside of what the
 // ledger knows. If what would be sent has become something else since, a person must agree to it.
-func (x *execution) checkDone(ctx context.Context, call *takenCall, c ledger.Call) error {
-	answers, err := x.answers(ctx, keep.AskApproval)
-	if err != nil {
-		return &storeError{err}
+func checkDone(call *takenCall, c ledger.Call) error {
+	q := call.said
+	if q == nil {
+		return nil
 	}
-	for _, q := range answers {
-		if !lifecycle.SaysDone(q) || q.Approval == nil || q.Approval.Key != c.Key {
-			continue
-		}
-		if ledger.Hash(q.Approval.Payload) != c.PayloadHash && call.difference(q.Approval.Payload) == connector.Significant {
-			call.ask = fmt.Sprintf("%s said at %s that this call was done already, and what would be sent now differs: %s", q.Decision.By,
-				q.Decision.At.UTC().Format(time.DateTime+" UTC"), differences(q.Approval.Payload, c.Payload, "; ", 20))
-			return nil
-		}
-		return &treatedError{q.Decision.Result}
+	if ledger.Hash(q.Approval.Payload) != c.PayloadHash && call.difference(q.Approval.Payload) == connector.Significant {
+		call.ask = fmt.Sprintf("%s said at %s that this call was done already, and what would be sent now differs: %s", q.Decision.By,
+			q.Decision.At.UTC().Format(time.DateTime+" UTC"), differences(q.Approval.Payload, c.Payload, "; ", 20))
+		return nil
 	}
-	return nil
+	return &treatedError{q.Decision.Result}
+}
+
+// saidDone returns the newest answer of a person who says that a call of the item was done outside of what the
+// ledger knows, whichever run asked, and whatever its tool was called then; nil: there is none. An item that no run
+// had before has none.
+func (h *scriptHost) saidDone(ctx context.Context, call *takenCall, key, record keep.MutationKey) (*keep.Escalation, error) {
+	s := h.item
+	if !s.saidRead && !s.fresh {
+		var err error
+		if s.said, err = h.x.e.store.SaidDone(ctx, h.x.a.name, s.item.ID); err != nil {
+			return nil, &storeError{err}
+		}
+		s.saidRead = true
+	}
+	for i, q := range s.said {
+		if a := q.Approval; a != nil && (a.Key == key || a.Key == record || h.isOf(*a, call, key)) {
+			return &s.said[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// isOf reports whether an approval is about a call under another configuration: of then it has the key of the
+// approval, and of today the key of the call.
+func (h *scriptHost) isOf(a keep.Approval, call *takenCall, key keep.MutationKey) bool {
+	t := h.x.e.tools.known(a.Tool)
+	if t == nil || t.name != call.tool.name || h.keyToday(t, keep.Mutation{Payload: a.Payload, Subkey: call.subkey}) != key {
+		return false
+	}
+	return a.Key == ledger.ItemKey(ledger.ItemCall{
+		Workflow: h.x.a.name, Item: h.item.item.ID, Attempt: h.item.item.Attempt,
+		Tool: a.Tool, Target: a.Target, Identity: call.identity, Subkey: call.subkey,
+	})
 }
 
 // unapproved returns the unapprovedError within err, nil if there is none.

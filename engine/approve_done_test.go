@@ -2,10 +2,15 @@ package engine_test
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/operator"
 )
 
 // A person says of a call that waits for approval that it was done already, before the ledger was
@@ -104,6 +109,114 @@ func TestApprovalDoneAlreadyInItems(t *testing.T) {
 		w.run()
 		if w.items()["a"] != keep.ItemDone || w.service.calls != 0 || got != `{"id":7}` {
 			t.Errorf("item %s after %d calls, the script got %s; want done, none, the result of the answer", w.items()["a"], w.service.calls, got)
+		}
+	})
+}
+
+// The answer is about the call and not about the run that asked: the run continued without the item, since another of
+// its calls was in doubt, and a later run comes to the call in a chain of its own.
+func TestApprovalDoneAlreadyOutlivesItsRun(t *testing.T) {
+	for _, asks := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newLooseWorld(t, "a")
+			w.service.approve = "always"
+			w.script["jobs.remind"] = func(c *call) any {
+				c.withItem("a", func(c *call, done bool) {
+					if !done {
+						c.do("svc.create", map[string]any{"id": "a1"})
+						c.do("svc.create", map[string]any{"id": "a2"})
+					}
+				})
+				return nil
+			}
+			w.service.onCall = lose(1, true)
+			w.service.onAsk = func(int) (connector.Verdict, error) { return "", errReset }
+			w.deploy()
+			w.run()
+			for _, action := range []keep.Action{keep.TreatAsDone, keep.Approve} { // of a1, of a2
+				if err := w.decide(action); err != nil {
+					t.Fatal(err)
+				}
+				if action == keep.Approve && !asks {
+					w.service.approve = "" // it is taken away
+				}
+				w.run()
+			}
+			if q := w.questions(); len(q) != 1 || !q[0].AboutDoubt() || w.lastRun().Status != keep.StatusCommitted {
+				t.Fatalf("questions %+v, run %s; want one about a2, committed", q, w.lastRun().Status)
+			}
+			if err := w.decide(keep.Happened); err != nil { // a2
+				t.Fatal(err)
+			}
+			w.run()
+			if q := w.questions(); len(q) != 0 || w.service.calls != 1 || w.items()["a"] != keep.ItemDone {
+				t.Errorf("questions %+v after %d calls, item %s; want none, 1, done", q, w.service.calls, w.items()["a"])
+			}
+		})
+	}
+}
+
+// And it is found under the name that the tool has since.
+func TestApprovalDoneAlreadyUnderAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, change := newRenamedWorld(t, func(c *connector.Connection, _ *connector.Spec) { c.Name, c.Was = "crm", connector.Names{"svc"} })
+		w.service.approve = "always"
+		w.deploy()
+		w.run()
+		if err := w.decide(keep.TreatAsDone); err != nil { // of x
+			t.Fatal(err)
+		}
+		change(func(id string) (string, map[string]any) {
+			return "crm.create", map[string]any{"id": id, "text": "hello"}
+		})
+		w.run()
+		if q := w.questions(); len(q) != 1 || q[0].Approval == nil || !strings.Contains(q[0].Attempted, `"id":"y"`) || w.service.calls != 0 {
+			t.Errorf("questions %+v after %d calls, want one about y after none", q, w.service.calls)
+		}
+	})
+}
+
+// Whoever asks about the script of a run later, and whoever decides about it, knows that its call was done: no
+// question offers to skip it, and its event is not left to a run that is over.
+func TestApprovalDoneAlreadyIsKnownLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.approve = "always"
+		w.repairs = func() bool { return true }
+		broken := true
+		w.script["consumers.act.next"] = func(*call) any {
+			if broken {
+				panic(thrown("broken"))
+			}
+			return nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		if err := w.decide(keep.TreatAsDone); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if err := w.engine().AskAbout(t.Context(), w.lastRun(), ""); err != nil {
+			t.Fatal(err)
+		}
+		q := w.questions()[0]
+		if effect := effectOf(q, keep.Retry); q.Allows(keep.Skip) || !strings.Contains(effect, "next") {
+			t.Errorf("skip is offered: %t; retry %s; want no skip, and a retry of next", q.Allows(keep.Skip), effect)
+		}
+		q.ID, q.Choices = "esc_of_an_older_version", append(q.Choices, keep.Choice{Action: keep.Skip})
+		if err := w.store.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.Now(), Changes: []keep.Change{keep.OpenEscalation{Escalation: q}}}); err != nil {
+			t.Fatal(err)
+		}
+		err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: keep.Skip, By: "ann", From: "test"})
+		if _, refused := errors.AsType[*operator.ActionError](err); !refused {
+			t.Errorf("Skip = %v, want it refused", err)
+		}
+		broken = false
+		w.deploy()
+		w.run()
+		if ev := w.event("in", "a"); ev.Status != keep.EventConsumed || w.service.calls != 0 {
+			t.Errorf("the event is %s after %d calls, want consumed after none", ev.Status, w.service.calls)
 		}
 	})
 }

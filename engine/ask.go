@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
@@ -25,13 +26,11 @@ func (e *Engine) AskAbout(ctx context.Context, run keep.Run, tried string) error
 	if !lifecycle.NeedsScript(run) {
 		return nil
 	}
-	x := &execution{e: e, a: &actor{name: run.Workflow}, run: run, item: run.Error.Item}
-	if run.Mutation != "" {
-		var err error
-		if x.mut, err = e.store.Mutation(ctx, run.Mutation); err != nil {
-			return err
-		}
+	m, err := outcome.Of(ctx, e.store, run)
+	if err != nil {
+		return err
 	}
+	x := &execution{e: e, a: &actor{name: run.Workflow}, run: run, mut: m, item: run.Error.Item}
 	now := e.Now()
 	q := x.question(ctx, keep.AskLogic, run.Error, now, nil)
 	if tried != "" {

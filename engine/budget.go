@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
@@ -96,7 +97,7 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 
 // allowedBeside reports whether a person allowed this very call beside the limit of a budget.
 func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, names []string) (bool, error) {
-	answers, err := x.answers(ctx, keep.AskBudget)
+	answers, err := outcome.Answers(ctx, x.e.store, x.run.Chain, x.before(), keep.AskBudget)
 	return slices.ContainsFunc(answers, func(q keep.Escalation) bool {
 		return slices.Contains(names, q.Budget) && q.PayloadHash == uniqueHash(c) && q.Decision.Action == keep.Allow
 	}), err

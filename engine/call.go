@@ -24,7 +24,8 @@ type takenCall struct {
 	payload  []byte
 	subkey   string
 	target   string
-	ask      string // why a person must agree, beside what its tool says; empty: nothing
+	ask      string           // why a person must agree, beside what its tool says; empty: nothing
+	said     *keep.Escalation // by which a person said that it was done outside of the ledger; nil: nobody did
 	at       string
 	pause    func() (resume func()) // of the phase; nil: it is over
 
@@ -64,7 +65,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 	x.trace(BeforeCall)
 	x.callAt = call.at
 	defer x.giveBack(ctx) // unless it was used
-	if found, err := x.lookBefore(ctx, before, with); found || err != nil {
+	if found, err := x.lookBefore(ctx, call, c, before, with); found || err != nil {
 		return err
 	}
 	c, now, err := x.admit(ctx, call, c, before)
@@ -95,7 +96,10 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // before it is sent again, and reports whether it is there: then the record is applied, durably (law:
 // witnessed). Anything else leaves it to the person's word. A tool of level A is asked by sending, under
 // a key that is known: it needs no look. What dies here looks again; nothing was sent.
-func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
+//
+// What a lookup without marks shows may be the effect of an equal call of another record. If there is one, a
+// person is asked: before the look if the identity is unique, else if it shows something.
+func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
 	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
 	}
@@ -107,23 +111,29 @@ func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with f
 	if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {
 		return false, nil
 	}
-	changed, as, err := x.e.userSince(ctx, t, before)
-	if err != nil || len(changed) > 0 && t.spec.ByTarget { // what another user's lookup finds may be of another call
-		return false, nil
+	var rival keep.Mutation
+	if !t.spec.Marked && len(c.Identity) > len("{}") { // it names something
+		var u keep.Unlike
+		u, rival, err = x.rival(ctx, call, c)
+		if err != nil || len(u.Except) > 0 || rival.Key != "" && t.spec.Unique {
+			return false, err
+		}
 	}
-	if len(changed) == 0 {
+	changed, as, err := x.e.userSince(ctx, t, before)
+	switch {
+	case err != nil:
+		return false, unreadAccount(err)
+	case len(changed) > 0 && t.spec.ByTarget: // what another user's lookup finds may be of another call
+		return false, nil
+	case len(changed) == 0:
 		ctx = connector.SendAs(ctx, as)
 	}
-	p, _, err := x.a.mayAsk(x.within(ctx), t, true)
-	if p == nil || err != nil {
-		return false, nil
-	}
-	began := time.Now()
-	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
-	p.done(ctx, nil, ctx.Err() != nil)
-	x.sawTool(trace.Lookup, began, fact.Failure)
-	if fact.Evidence != ledger.Happened {
-		return false, nil
+	fact, err := x.look(ctx, t, before, call)
+	switch {
+	case err != nil || fact.Evidence != ledger.Happened:
+		return false, err
+	case rival.Key != "" && !fact.ByKey:
+		return false, &rivalError{c, rival, true}
 	}
 	now := x.e.Now()
 	m, move, err := ledger.Apply(before, fact, now)
@@ -138,12 +148,29 @@ func (x *execution) lookBefore(ctx context.Context, before keep.Mutation, with f
 	return true, nil
 }
 
+// look asks the service what became of the call before, in the place of the call that would repeat it: it waits
+// for the limits of the connection, and is the probe if the run is to be that. Without a place nothing is sent.
+func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, call *takenCall) (ledger.Fact, error) {
+	p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)
+	if err != nil {
+		return ledger.Fact{}, err
+	}
+	began := time.Now()
+	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
+	p.done(ctx, nil, ctx.Err() != nil)
+	x.sawTool(trace.Lookup, began, fact.Failure)
+	if ctx.Err() != nil {
+		return fact, cmp.Or(p.whyEnded(), errEnded)
+	}
+	return fact, p.whyEnded()
+}
+
 // admit returns c as it may now be recorded and made: the grant allows it, a person agreed where the
 // tool wants that, the tool has what it needs in the service, for all calls and for this
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
-	if err := x.checkDone(ctx, call, c); err != nil {
+	if err := checkDone(call, c); err != nil {
 		return c, time.Time{}, err
 	}
 	if err := x.checkBreaker(ctx, call); err != nil {
@@ -166,7 +193,7 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if c.Spent, err = x.spend(ctx, call, c); err != nil {
 		return c, time.Time{}, err
 	}
-	if x.pass, err = x.enter(ctx, t, call.at, call.pause); err != nil {
+	if x.pass, err = x.enter(ctx, t, t.spec.Timeout, call.at, call.pause); err != nil {
 		return c, time.Time{}, err
 	}
 	if c.Pin, err = x.ready(x.pass.within(ctx), call, c, before); err != nil {
@@ -246,9 +273,11 @@ func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutat
 // put makes a move of the record of a call durable, with what it takes of budgets.
 func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, takes []keep.Spent, now time.Time, with func() ([]keep.Change, error)) error {
 	run, mut := x.run, x.mut
+	undo := func() { x.run, x.mut, x.moves, x.takes, x.unlike, x.under = run, mut, nil, nil, nil, nil }
 	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, takes
 	more, err := with()
 	if err != nil {
+		undo()
 		return err
 	}
 	x.run.UpdatedAt = now
@@ -256,7 +285,7 @@ func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, ta
 		return nil
 	}
 	if errors.Is(err, keep.ErrStale) { // nothing is recorded
-		x.run, x.mut, x.moves, x.takes, x.unlike, x.under = run, mut, nil, nil, nil, nil
+		undo()
 	}
 	return &storeError{err}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,6 +154,13 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 	call := &takenCall{tool: t, params: d.Params, identity: d.Identity, payload: d.Params, target: target, ask: d.Ask}
 	lc := call.ledgerCall(x, ledger.RunKey(x.run.Chain), ledger.Hash(d.Params))
 	lc.Pin = c.pin(t, d.Agent)
+	answers, err := x.answers(ctx, keep.AskApproval)
+	if err != nil {
+		return DirectOutcome{}, err
+	}
+	if i := slices.IndexFunc(answers, func(q keep.Escalation) bool { return lifecycle.SaysDone(q) && q.Approval != nil }); i >= 0 {
+		call.said = &answers[i]
+	}
 	return c.conclude(ctx, x, call, lc)
 }
 
@@ -184,7 +192,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		}
 	}
 	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
-	next.Closed = false
+	next.Closed, next.Phase = false, keep.Prepared // it has no next: each attempt begins at its call
 	x := c.execution(a, next)
 	x.mut, x.closes = m, &closed
 	if m.Key == "" {

@@ -29,6 +29,7 @@ type execution struct {
 	run       keep.Run
 	closes    *keep.Run           // the attempt before, to be closed with the first commit
 	questions []keep.EscalationID // open questions about it, to be closed too
+	answered  *[]keep.Escalation  // see answers; nil: not read
 	reserved  bool                // the reservations of the run are in the store
 	backlog   keep.Backlog        // consumers: what waited when the run began
 	keyless   *keep.Failure       // why backlog.Oldest has no order key; nil: it has one, or needs none

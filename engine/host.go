@@ -203,7 +203,7 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 // read performs a list or get call when the limits of its connection allow it.
 func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.RawMessage) (json.RawMessage, error) {
 	ctx, end := h.x.e.toolSpan(ctx, MeasuredRead, h.x.a.name, t, "")
-	p, err := h.x.enter(ctx, t, c.At, c.Pause)
+	p, err := h.x.enter(ctx, t, t.spec.Timeout, c.At, c.Pause)
 	if err != nil {
 		end(nil)
 		return nil, err

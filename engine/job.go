@@ -23,7 +23,10 @@ type itemScope struct {
 	done  bool // done or skipped: no new side effects
 	dirty bool // the item as it stands is not stored
 
-	fresh   bool                      // no earlier run had it: it has no records
+	fresh    bool              // no earlier run had it: it has no records
+	said     []keep.Escalation // by which persons said that calls of it were done outside of the ledger
+	saidRead bool              // said was read
+
 	read    bool                      // former was read
 	former  []keep.Mutation           // records of this attempt that were made under another configuration
 	claimed map[keep.MutationKey]bool // of former: a call of this run is theirs
@@ -294,7 +297,10 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		lc.Key, lc.Tool = known.Key, known.Tool
 	}
 	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
-	return h.callInItem(ctx, call, lc, known)
+	if call.said, err = h.saidDone(ctx, call, key, lc.Key); err != nil {
+		return nil, err
+	}
+	return h.callInItem(ctx, call, lc, known, c)
 }
 
 // recordOf returns the record of a call: that of its key, if it may have happened, or one that
@@ -368,9 +374,9 @@ func (c *takenCall) difference(old []byte) (d connector.Difference) {
 	return d
 }
 
-// callInItem makes the call, records the outcome, and answers the script only if the
+// callInItem makes the call of the script, records the outcome, and answers the script only if the
 // effect is known to have happened.
-func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (json.RawMessage, error) {
+func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, of HostCall) (json.RawMessage, error) {
 	x := h.x
 	items := func() ([]keep.Change, error) {
 		h.item.dirty = true // its revision decides between this call and a person who skips the item
@@ -391,7 +397,7 @@ func (h *scriptHost) callInItem(ctx context.Context, call *takenCall, c ledger.C
 		return nil, &storeError{err}
 	}
 	x.trace(OutcomeWritten)
-	result := x.mut.Result
+	m := x.mut
 	x.mut, x.run.Mutation = keep.Mutation{}, ""
-	return orNull(result), nil
+	return h.replay(call, m, c.PayloadHash, of) // the service may have shown the call before, with what that sent
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/keep-run/keep/law/limit"
 )
 
-// enter waits until the connection of t may be used by the run. The error is a failure if
+// enter waits until the connection of t may be used by the run, for at most d then. The error is a failure if
 // nobody may use it now: the run then waits without a place in memory or in line.
-func (x *execution) enter(ctx context.Context, t *tool, at string, pause func() (resume func())) (*pass, error) {
+func (x *execution) enter(ctx context.Context, t *tool, d time.Duration, at string, pause func() (resume func())) (*pass, error) {
 	g := x.e.gate(t.name)
 	if p := x.probe; p != nil && p.g == g {
 		x.probe, p.pause = nil, pause
@@ -24,7 +24,7 @@ func (x *execution) enter(ctx context.Context, t *tool, at string, pause func() 
 	if pause != nil && !g.isOpen(g.rule(t)) {
 		defer pause()()
 	}
-	p, w, err := g.enter(ctx, ticket{tool: t, who: x.a.name, most: t.spec.Timeout + overtime, wait: n.wait})
+	p, w, err := g.enter(ctx, ticket{tool: t, who: x.a.name, most: d + overtime, wait: n.wait})
 	if err == nil {
 		err = n.over(ctx)
 	}

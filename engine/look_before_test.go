@@ -4,9 +4,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/limit"
 )
 
 // A person says that a call did not happen, and by then its service can be asked again: what it shows
@@ -55,6 +57,182 @@ func TestLookBeforeSendingAgain(t *testing.T) {
 						t.Errorf("%d calls, record %s, run %s, questions %+v; want %d, applied, committed", w.service.calls, m.State, w.lastRun().Status, w.questions(), c.calls)
 					}
 				})
+			})
+		}
+	}
+}
+
+// The look waits for a place as the call does: other workflows have all that the limit allows, and it is
+// made all the same before the call is sent again.
+func TestLookBeforeSendingAgainWaitsForItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(rate("6/min"))
+		w.service.onCall = lose(1, true)
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		w.service.onAsk = nil
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.def.Name = "other" // its call takes the place
+		w.deploy()
+		w.publish("in", "x")
+		w.run()
+		w.def.Name = "w"
+		m := w.mutation()
+		if n := w.service.effects[m.Token]; n != 1 || m.State != keep.Applied || m.ResolvedBy != "reconcile" {
+			t.Errorf("%d effects, record %s by %s; want 1, applied by the lookup", n, m.State, m.ResolvedBy)
+		}
+	})
+}
+
+// The run becomes the probe of a connection that was down: it probes with the look, and sends nothing before
+// the service has answered that.
+func TestLookBeforeSendingAgainIsTheProbe(t *testing.T) {
+	for _, effect := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.limit(limit.Rule{})
+			var end time.Time
+			down := func() bool { return time.Now().Before(end) }
+			var log []string
+			w.service.onCall = func(n int) (bool, error) {
+				log = append(log, "call")
+				switch {
+				case n == 1:
+					end = time.Now().Add(3 * time.Hour)
+					return effect, errReset
+				case down():
+					return false, keep.Failf(keep.ClassTransient, "refused", "connection refused")
+				}
+				return true, nil
+			}
+			w.service.onAsk = func(int) (connector.Verdict, error) {
+				log = append(log, "look")
+				switch {
+				case down():
+					return "", errReset
+				case w.service.effects[w.mutation().Token] > 0:
+					return connector.Happened, nil
+				}
+				return connector.Absent, nil
+			}
+			w.policy.Reconcile.Attempts = 2
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(30 * time.Minute)
+			for _, q := range w.questions() {
+				if q.AboutDoubt() {
+					if err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: keep.DidNotHappen, By: "ann", From: "test"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			log = nil
+			w.runUntil(6 * time.Hour)
+			want := "look"
+			if !effect {
+				want = "look call"
+			}
+			m := w.mutation()
+			if said := strings.Join(log, " "); !strings.HasSuffix(said, want) || strings.Count(said, "call") != strings.Count(want, "call") {
+				t.Errorf("it did %q, want looks, and at the end %q", said, want)
+			}
+			if n := w.service.effects[m.Token]; n != 1 || m.State != keep.Applied {
+				t.Errorf("%d effects, record %s; want 1, applied", n, m.State)
+			}
+		})
+	}
+}
+
+// The look finds the call before, and the script says something else by now: that is asked about, as it is where a
+// person says that the call happened.
+func TestLookBeforeSendingAgainFindsOtherContent(t *testing.T) {
+	for _, action := range []keep.Action{keep.DidNotHappen, keep.Happened} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newJobWorld(t)
+			text := "pay 10"
+			w.script["jobs.remind"] = func(c *call) any {
+				c.withItem("a", func(c *call, done bool) {
+					if !done {
+						c.do("svc.create", map[string]any{"id": "a", "text": text})
+					}
+				})
+				return nil
+			}
+			w.service.onCall = lose(1, true)
+			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+			w.deploy()
+			w.run()
+			text, w.service.onAsk = "pay 20", nil
+			w.deploy()
+			if err := w.decide(action); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if q := w.questions(); len(q) != 1 || q[0].Kind != keep.AskItem || w.service.calls != 1 || w.mutation().State != keep.Applied || w.items()["a"] != keep.ItemAttention {
+				t.Errorf("%s: questions %+v after %d calls, item %s; want one about the item, 1, attention", action, q, w.service.calls, w.items()["a"])
+			}
+		})
+	}
+}
+
+// A call that did not happen, as a person says, and an equal one of another workflow that did: a lookup that finds
+// no mark shows that one, and a person is asked whose it is. What he wants made again is made.
+func TestLookBeforeSendingAgainFindsAnothers(t *testing.T) {
+	for _, unique := range []bool{false, true} {
+		for _, action := range []keep.Action{keep.DoAgain, keep.TreatAsDone} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.service.unique, w.service.target = unique, true
+				w.script["consumers.act.mutate"] = func(c *call) any {
+					c.do("svc.create", map[string]any{"id": "same"})
+					return nil
+				}
+				w.service.onCall = lose(1, false)
+				w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+				w.deploy()
+				w.publish("in", "a")
+				w.run()
+				w.service.onAsk = func(int) (connector.Verdict, error) {
+					if len(w.service.effects) > 0 {
+						return connector.Happened, nil
+					}
+					return connector.Absent, nil
+				}
+				if err := w.engine().Pause(t.Context(), "w", ""); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.decide(keep.DidNotHappen); err != nil {
+					t.Fatal(err)
+				}
+				w.def.Name = "other"
+				w.deploy()
+				w.publish("in", "b")
+				w.run()
+				w.def.Name = "w"
+				if err := w.engine().Resume(t.Context(), "w"); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				q := w.questions()
+				if len(q) != 1 || q[0].Kind != keep.AskAlreadyDone || w.service.calls != 2 {
+					t.Fatalf("unique %t: questions %+v after %d calls, want one whether it is done already after 2", unique, q, w.service.calls)
+				}
+				if strings.Contains(q[0].Why, "unique") != unique {
+					t.Errorf("unique %t: the question says %s", unique, q[0].Why)
+				}
+				if err := w.decide(action); err != nil {
+					t.Fatal(err)
+				}
+				w.run()
+				want := map[keep.Action]int{keep.DoAgain: 3, keep.TreatAsDone: 2}[action]
+				if w.service.calls != want || len(w.questions()) != 0 || w.event("in", "a").Status != keep.EventConsumed {
+					t.Errorf("unique %t, %s: %d calls, questions %+v, event %s; want %d, none, consumed", unique, action, w.service.calls, w.questions(), w.event("in", "a").Status, want)
+				}
 			})
 		}
 	}

@@ -74,7 +74,7 @@ func factOf(ans connector.Answer) ledger.Fact {
 	f := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ans.Detail, Failure: ans.Refused}
 	switch ans.Verdict {
 	case connector.Happened:
-		f.Evidence, f.Result, f.Warning = ledger.Happened, ans.Result, ans.Warning
+		f.Evidence, f.Result, f.Warning, f.ByKey = ledger.Happened, ans.Result, ans.Warning, ans.ByKey
 	case connector.Absent:
 		f.Evidence = ledger.Absent
 	case connector.Unwitnessed:

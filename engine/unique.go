@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
@@ -20,6 +21,7 @@ import (
 type rivalError struct {
 	call  ledger.Call
 	rival keep.Mutation
+	shown bool // the service shows an effect that may be of either; else the tool says that its identity is unique
 }
 
 // Error names both.
@@ -50,47 +52,47 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 	if !call.tool.spec.Unique {
 		return nil, nil
 	}
+	u, rival, err := x.rival(ctx, call, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case rival.Key != "":
+		return nil, &rivalError{call: c, rival: rival}
+	}
+	return &u, nil
+}
+
+// rival returns the oldest other record of the identity of a call that may have happened, zero if there is none. Those
+// beside which a person wants the call made again are excepted. The error is a *treatedError if a person treats
+// the call as done by one of them.
+func (x *execution) rival(ctx context.Context, call *takenCall, c ledger.Call) (u keep.Unlike, rival keep.Mutation, err error) {
 	answers, err := x.answers(ctx, keep.AskAlreadyDone)
 	if err != nil {
-		return nil, &storeError{err}
+		return u, rival, &storeError{err}
 	}
-	u := keep.Unlike{Key: c.Key, Tools: call.tool.namesWith(c.Tool), Identity: c.Identity, Subkey: c.Subkey}
+	u = keep.Unlike{Key: c.Key, Tools: call.tool.namesWith(c.Tool), Identity: c.Identity, Subkey: c.Subkey}
 	for _, q := range answers {
 		switch {
 		case q.PayloadHash != uniqueHash(c):
 		case q.Decision.Action == keep.DoAgain:
 			u.Except = append(u.Except, q.Mutation)
 		case q.Decision.Action == keep.TreatAsDone:
-			return nil, x.treated(ctx, q.Mutation)
+			return u, rival, x.treated(ctx, q.Mutation)
 		}
 	}
-	rival, found, err := x.e.store.Rival(ctx, u)
-	switch {
-	case err != nil:
-		return nil, &storeError{err}
-	case found:
-		return nil, &rivalError{c, rival}
+	if rival, _, err = x.e.store.Rival(ctx, u); err != nil {
+		return u, rival, &storeError{err}
 	}
-	return &u, nil
+	return u, rival, nil
 }
 
 // treated returns the *treatedError of a decision that names the record key.
 func (x *execution) treated(ctx context.Context, key keep.MutationKey) error {
-	m, err := x.a.treatedRecord(ctx, key)
+	m, err := outcome.ByRecord(ctx, x.e.store, key)
 	if err != nil {
 		return &storeError{err}
 	}
 	return &treatedError{m.Result}
-}
-
-// treatedRecord returns the record that a person treats a call as done by. One that was
-// swept since has no result any more; the decision holds all the same.
-func (a *actor) treatedRecord(ctx context.Context, key keep.MutationKey) (keep.Mutation, error) {
-	m, err := a.e.store.Mutation(ctx, key)
-	if isNotFound(err) {
-		return keep.Mutation{}, nil
-	}
-	return m, err
 }
 
 // askAlreadyDone pauses the run at a call until a person has decided. Nothing was sent,
@@ -107,6 +109,10 @@ func (x *execution) askAlreadyDone(ctx context.Context, e *rivalError) error {
 		of = fmt.Sprintf("item %q (attempt %d) of workflow %s", m.Item, m.Attempt, m.Workflow)
 	}
 	of = cmp.Or(agentOf(m.Pin), of)
+	why := "the tool says that its identity is applied once (unique), and another record has the same; nothing was sent"
+	if e.shown {
+		why = "a person said that this call did not happen; its service shows one by now, which has no mark of who made it, and another record is of the same; nothing was sent"
+	}
 	q := keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskAlreadyDone, Workflow: x.a.name, Run: x.run.ID,
 		Mutation: m.Key, Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
@@ -114,7 +120,7 @@ func (x *execution) askAlreadyDone(ctx context.Context, e *rivalError) error {
 		// Whole: nothing is sent again that a person cannot see all of.
 		Attempted: fmt.Sprintf("%s on %s with %s\nthe same before: %s, %s, with %s", c.Tool, c.Target, c.Payload,
 			m.Key, when, cut(string(m.Payload), maxShown)),
-		Why: "the tool says that its identity is applied once (unique), and another record has the same; nothing was sent",
+		Why: why,
 		Choices: []keep.Choice{
 			{Action: keep.TreatAsDone, Label: "Treat it as done", Effect: x.treatEffect()},
 			{Action: keep.DoAgain, Label: "Do it again", Effect: "makes this very call, beside the one that was made; a call that differs asks again"},
@@ -129,27 +135,4 @@ func (x *execution) treatEffect() string {
 		return "sends nothing; next is told that the call was applied, with the result of the earlier one"
 	}
 	return "sends nothing; the item's handler gets the result of the earlier call"
-}
-
-// treatedBefore returns what a run knows of its call that a person treats as done: there
-// is no record of it, so that a later attempt finds it by the decision.
-func (a *actor) treatedBefore(ctx context.Context, r keep.Run) (keep.Mutation, error) {
-	if r.Kind != keep.Consumer || r.Phase != keep.Mutated && r.Phase != keep.Emitting {
-		return keep.Mutation{}, nil
-	}
-	answers, err := a.answers(ctx, r.Chain, r.ID, keep.AskAlreadyDone, keep.AskApproval)
-	if err != nil {
-		return keep.Mutation{}, err
-	}
-	for _, q := range answers {
-		switch {
-		case q.Decision.Action != keep.TreatAsDone:
-			continue
-		case lifecycle.SaysDone(q):
-			return (&treatedError{q.Decision.Result}).outcome(), nil
-		}
-		m, err := a.treatedRecord(ctx, q.Mutation)
-		return (&treatedError{m.Result}).outcome(), err
-	}
-	return keep.Mutation{}, nil
 }

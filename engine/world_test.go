@@ -48,6 +48,7 @@ type world struct {
 	version  int
 	policy   policy.Policy
 	budgets  []budget.Rule
+	repairs  func() bool // nil: questions about scripts are asked at once
 
 	mu      sync.Mutex // protects commits while an engine runs
 	commits int
@@ -247,7 +248,7 @@ func (w *world) engine() *host {
 	w.tools = tools
 	e, err := engine.New(countingStore{w.store, w}, w, tools, engine.Config{
 		Policy: &w.policy, Chance: w.chance,
-		Tracer: w.tracer, Measured: w.measured, Budgets: w.budgets,
+		Tracer: w.tracer, Measured: w.measured, Budgets: w.budgets, Repairs: w.repairs,
 		Slow:   cmp.Or(w.slow, time.Hour),
 		Clock:  w.clock,
 		Logger: cmp.Or(w.logger, slog.New(slog.NewTextHandler(w.t.Output(), nil))),

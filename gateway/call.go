@@ -175,6 +175,9 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")
 		return notCalled(r.tool, why), false, nil
 	}
+	if out.Mutation.Key != "" && out.Mutation.State.Happened() && out.Mutation.PayloadHash != ledger.Hash(r.params) { // the service shows the one before
+		return otherContent(r.tool, out.Mutation.Key), false, nil
+	}
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
 }
 
@@ -192,8 +195,7 @@ func (g *Gateway) decide(ctx context.Context, r request) (last *repeat.Last, see
 // answered answers a call from what the ledger has of the last one. Again says that this changes just now.
 func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a answer, again bool, err error) {
 	if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
-		return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
-			"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", r.tool, last.Mutation.Key), nil), false, nil
+		return otherContent(r.tool, last.Mutation.Key), false, nil
 	}
 	if !last.Run.Closed { // a person may have decided, or a lookup be due
 		if err := g.caller.AskAbout(g.ctx, last.Run); err != nil {
@@ -205,6 +207,12 @@ func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a
 		}
 	}
 	return g.known(r, last.Run, last.Mutation, nil, true), false, nil
+}
+
+// otherContent answers a call that the record of another stands for.
+func otherContent(tool keep.ToolName, record keep.MutationKey) answer {
+	return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
+		"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", tool, record), nil)
 }
 
 // notCalled answers a call of which nothing was sent.

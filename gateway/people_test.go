@@ -192,6 +192,23 @@ func TestApproval(t *testing.T) {
 	}
 }
 
+// A call that a person says was done already, and that the agent then makes with other content: a person is asked
+// about that, and what he approves is sent.
+func TestOtherContentAfterDoneAlready(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Tool: "create", Approve: "always", Identity: []string{"title"}}}}}
+	d := open(t, s, nil)
+	d.want("first", d.make("x"), "waiting", 0)
+	d.decide(keep.AskApproval, keep.TreatAsDone)
+	const other = `{"name":"notes__create","arguments":{"title":"x","body":"other"}}`
+	d.want("other content", must(d.ask(5, "tools/call", other)), "waiting", 0)
+	d.decide(keep.AskApproval, keep.Approve)
+	d.want("approved", must(d.ask(6, "tools/call", other)), "applied", 1)
+	if list, _, err := d.db.Escalations(t.Context(), keep.EscalationFilter{Open: true}, keep.Page{}); err != nil || len(list) != 0 {
+		t.Errorf("questions %+v, %v; want none", list, err)
+	}
+}
+
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	one, err := budget.FromFloat(1)

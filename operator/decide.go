@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/ledger"
@@ -143,12 +144,9 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 	if lifecycle.Detached(q, run) {
 		return o.resolveDetached(ctx, q, run, d)
 	}
-	var m keep.Mutation
-	if run.Mutation != "" {
-		var err error
-		if m, err = o.store.Mutation(ctx, run.Mutation); err != nil {
-			return nil, err
-		}
+	m, err := outcome.Of(ctx, o.store, run)
+	if err != nil {
+		return nil, err
 	}
 	if q.AboutDoubt() {
 		return o.resolve(ctx, q, run, m, d)

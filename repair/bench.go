@@ -40,6 +40,7 @@ type Store interface {
 	store.Lineage
 	store.Mutations
 	store.Rivals
+	store.Escalations
 }
 
 // A Comparer goes through the recorded runs of a version with another script.

@@ -2,6 +2,7 @@ package repair
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/grant"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/law/trace"
@@ -249,20 +251,16 @@ func (s *shadow) next(ctx context.Context, moved time.Duration) error {
 	if !ok || end.Script == nil {
 		return s.unknown("its next is not recorded")
 	}
-	m := keep.Mutation{}
-	if s.failed.Mutation != "" {
-		var err error
-		if m, err = s.b.Store.Mutation(ctx, s.failed.Mutation); err != nil {
-			return err
-		}
+	m, err := outcome.Of(ctx, s.b.Store, s.failed)
+	if err != nil {
+		return err
 	}
 	args := []json.RawMessage{s.failed.Prepared, engine.ResultArg(m)}
-	var err error
 	if s.out.Reserved, err = s.b.reserved(ctx, s.failed, s.out.Sources); err != nil {
 		return err
 	}
 	if m.Result != nil {
-		s.out.Sources["result of "+string(m.Tool)] = []json.RawMessage{m.Result}
+		s.out.Sources["result of "+cmp.Or(string(m.Tool), "the call")] = []json.RawMessage{m.Result}
 	}
 	got, ok, err := s.phase(ctx, "next", args, end, moved)
 	if err != nil || !ok {

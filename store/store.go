@@ -267,6 +267,10 @@ type Escalations interface {
 	// Escalation returns a question.
 	Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
 
+	// SaidDone returns the approvals about calls of an item that persons answered with
+	// keep.TreatAsDone, newest first.
+	SaidDone(ctx context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error)
+
 	// Escalations lists questions.
 	Escalations(ctx context.Context, f keep.EscalationFilter, p keep.Page) ([]keep.Escalation, string, error)
 

@@ -73,10 +73,10 @@ script/workflow         timed  . connector law/policy law/schedule
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/cputime internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
-engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/schema
+engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/outcome internal/schema
 handler                 clock  . law/given engine script/workflow internal/caller internal/utf8json internal/wall
 engine/lease            timed  . law/policy store
-operator                clock  . law/... store internal/commitlog
+operator                clock  . law/... store internal/commitlog internal/outcome
 
 idempotency             clock  . law/ledger law/key idempotency/... internal/room
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/...
@@ -108,7 +108,7 @@ rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector en
 rehearsal/compare       clock  . law/canonical law/ledger law/policy connector engine rehearsal/replay store
 rehearsal/scripttest    clock  . law/given law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular
 
-repair                  clock  . law/grant law/policy law/rename law/repair law/trace connector engine host internal/framed llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
+repair                  clock  . law/grant law/policy law/rename law/repair law/trace connector engine host internal/framed internal/outcome llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 
 testkit/storetest       test   . law/... store engine operator
 testkit/connectortest   test   . law/ledger connector internal/schema
@@ -120,6 +120,7 @@ internal/simtest        clock  *
 internal/npm            clock
 internal/garbage        timed
 internal/commitlog      timed  .
+internal/outcome        timed  . law/lifecycle
 internal/redact         pure
 internal/framed         timed
 internal/schema         pure

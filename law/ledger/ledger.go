@@ -143,6 +143,9 @@ type Fact struct {
 	Warning string        // with Happened
 	Failure *keep.Failure // with Absent and Unsure: what the service said; nil: nothing
 
+	// ByKey says of Happened that the service shows the effect as that of this call alone.
+	ByKey bool
+
 	// Unwitnessed says of Absent that nothing shows that the lookup would have found
 	// the effect (law: witnessed). It moves nothing by itself; once the effect would
 	// have settled, a person is asked.

@@ -244,6 +244,16 @@ func matchEscalation(f keep.EscalationFilter) func(keep.Escalation) bool {
 	}
 }
 
+// SaidDone returns the approvals about calls of an item that persons answered with keep.TreatAsDone, newest first.
+func (s *Store) SaidDone(_ context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list, _, err := page("q", keep.Page{Limit: len(s.escalations)}, maps.Values(s.escalations), func(q keep.Escalation) bool {
+		return q.Workflow == w && q.Item == item && q.Kind == keep.AskApproval && q.Decision != nil && q.Decision.Action == keep.TreatAsDone
+	}, copyEscalation)
+	return list, err
+}
+
 // CountEscalations counts the questions that a filter selects, by their kind.
 func (s *Store) CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error) {
 	s.mu.RLock()

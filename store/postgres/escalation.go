@@ -41,6 +41,12 @@ func (db *DB) Escalation(ctx context.Context, id keep.EscalationID) (keep.Escala
 		`SELECT `+escalationColumns+` FROM escalation WHERE id = $1`, id)
 }
 
+// SaidDone returns the approvals about calls of an item that persons answered with keep.TreatAsDone, newest first.
+func (db *DB) SaidDone(ctx context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error) {
+	return collect(ctx, db, scanEscalation, `SELECT `+escalationColumns+` FROM escalation
+		 WHERE decision = 'treat-as-done' AND kind = 'approval' AND workflow = $1 AND item = $2 ORDER BY n DESC`, w, text(item))
+}
+
 // escalationColumns end with the place of the question in lists.
 var (
 	escalationColumns = stored.Escalations.Columns("escalation.") + ", escalation.n"

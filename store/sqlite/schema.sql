@@ -597,6 +597,8 @@ CREATE TABLE spent_sum (
 
 CREATE INDEX spent_sum_empty ON spent_sum (high) WHERE high = 0 AND low = 0;
 
+CREATE INDEX escalation_said_done ON escalation (workflow, item) WHERE decision = 'treat-as-done' AND kind = 'approval';
+
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
 INSERT INTO search_index VALUES ('item', 0);

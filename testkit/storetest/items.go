@@ -128,6 +128,25 @@ var escalationPromises = []promise{
 			w.same("Result", get[keep.Escalation](w)(w.Escalation(w.ctx, id)).Decision.Result, result)
 		}
 	}},
+	{"what persons said was done is found by its item, newest first", func(w *world) {
+		ask := func(id keep.EscalationID, workflow keep.WorkflowName, item string, kind keep.EscalationKind, a keep.Action) keep.Escalation {
+			q := keep.Escalation{ID: id, Kind: kind, Workflow: workflow, Item: item, Choices: []keep.Choice{}, Approval: &keep.Approval{Tool: "crm.add", Key: "key", Payload: []byte(`{}`)}}
+			w.commit(workflow, keep.OpenEscalation{Escalation: q})
+			if a != "" {
+				w.commit(workflow, keep.CloseEscalation{ID: id, Decision: &keep.Decision{Action: a, By: "ann", At: w.at, Result: []byte("7")}})
+			}
+			return get[keep.Escalation](w)(w.Escalation(w.ctx, id))
+		}
+		first := ask("esc_1", "w", odd, keep.AskApproval, keep.TreatAsDone)
+		ask("esc_2", "w", "other", keep.AskApproval, keep.TreatAsDone)
+		ask("esc_3", "other", odd, keep.AskApproval, keep.TreatAsDone)
+		ask("esc_4", "w", odd, keep.AskAlreadyDone, keep.TreatAsDone)
+		ask("esc_5", "w", odd, keep.AskApproval, keep.Approve)
+		ask("esc_6", "w", odd, keep.AskApproval, "")
+		second := ask("esc_7", "w", odd, keep.AskApproval, keep.TreatAsDone)
+		w.same("SaidDone", get[[]keep.Escalation](w)(w.SaidDone(w.ctx, "w", odd)), []keep.Escalation{second, first})
+		w.same("SaidDone of none", len(get[[]keep.Escalation](w)(w.SaidDone(w.ctx, "w", "none"))), 0)
+	}},
 	{"a question is answered once", func(w *world) {
 		w.commit("w", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_1", Kind: keep.AskLogic, Workflow: "w"}})
 		d := &keep.Decision{Action: keep.Retry, By: "ann", At: w.at}

@@ -1,4 +1,4 @@
--- oldest: 26
+-- oldest: 38
 -- What a budget's calls count is summed for pieces of time, so that a call need not read all others of its window.
 -- A record is in the sums if summed_at is its spent_at, and is settled then; see commit.SumLevels. Older hosts read all,
 -- and sum nothing.
