@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/room"
 	"github.com/keep-run/keep/law/key"
 )
 
@@ -24,7 +25,8 @@ type exchange struct {
 	own      key.Claim // what claim was before it stood on a record of version 1
 	started  time.Time
 	store    time.Duration // spent waiting for the store, outside the handler
-	held     int64         // bytes of the guard's memory
+	memory   *room.Place   // what it has of the guard's: lent until its body is there, then kept
+	held     int64         // bytes of it
 	seen     bool          // the observer was called
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
 	deadline bool          // the server or the handler bounds the time in which an answer is read
@@ -44,7 +46,7 @@ type exchange struct {
 
 // newExchange returns the exchange of a request that a route is about.
 func (g *Guard) newExchange(w http.ResponseWriter, r *http.Request, rt *route) *exchange {
-	return &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), deadline: hasWriteTimeout(r)}
+	return &exchange{g: g, rt: rt, w: w, r: r, started: time.Now(), deadline: hasWriteTimeout(r), memory: g.memory.PlaceOf("", w, r)}
 }
 
 // maxRounds is how often a call looks again because another caller was first. It

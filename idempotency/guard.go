@@ -17,6 +17,7 @@ import (
 
 	"crypto/sha256"
 
+	"github.com/keep-run/keep/internal/room"
 	"github.com/keep-run/keep/law/key"
 )
 
@@ -27,8 +28,8 @@ type Guard struct {
 	cfg     Config
 	routes  []*route
 	waiting waiting
-	memory  budget
-	warned  sync.Once // of a key that no rule is about
+	memory  *room.Room // a unit is a byte
+	warned  sync.Once  // of a key that no rule is about
 }
 
 // New returns a guard that keeps its records in store. It starts nothing; its
@@ -41,7 +42,7 @@ func New(store Store, cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{store: store, cfg: cfg, memory: budget{limit: cfg.Memory}}
+	g := &Guard{store: store, cfg: cfg, memory: room.New(cfg.Memory)}
 	for _, r := range cfg.Rules {
 		rt, err := compile(r)
 		if err != nil {
@@ -84,7 +85,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	}
 	c := g.newExchange(w, r, rt)
 	c.next = next
-	defer c.letGoOfMemory()
+	defer c.memory.Leave()
 	if rt.Key.Field != "" {
 		if problem := c.readBody(); problem != nil {
 			c.refuse(*problem)
@@ -210,33 +211,29 @@ func (c *exchange) readBody() *Problem {
 		c.w.Header().Set("Connection", "close") // what follows is not read
 		return tooLarge(limit)
 	}
-	if c.r.Body == nil || c.r.Body == http.NoBody {
-		return nil
+	if c.r.Body != nil && c.r.Body != http.NoBody {
+		timed := &timedBody{r: c.r.Body, conn: http.NewResponseController(c.w), silence: c.g.cfg.BodySilence, end: c.started.Add(c.g.cfg.BodyTimeout), memory: c.memory}
+		body, err := c.readAll(http.MaxBytesReader(c.w, timed, limit), c.r.ContentLength)
+		if problem := c.checkBody(body, err); problem != nil {
+			return problem // what is late is late for the server, too, which reads a bit of the rest
+		}
+		_ = timed.conn.SetReadDeadline(time.Time{}) // where there are none, none was set
+		c.body = body
 	}
-	if !c.hold(max(c.r.ContentLength, 0) + bytes.MinRead) {
-		c.w.Header().Set("Connection", "close")
-		return busy()
+	if !c.memory.Keep() {
+		return c.busy()
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, max(c.r.ContentLength, 0)+bytes.MinRead))
-	timed := &timedBody{r: c.r.Body, conn: http.NewResponseController(c.w), silence: c.g.cfg.BodySilence, end: c.started.Add(c.g.cfg.BodyTimeout)}
-	if c.r.ContentLength < 0 {
-		timed.hold = c.hold
-	}
-	_, err := buf.ReadFrom(http.MaxBytesReader(c.w, timed, limit))
-	_ = timed.conn.SetReadDeadline(time.Time{}) // where there are none, none was set
-	return c.checkBody(err, buf)
+	return nil
 }
 
-// checkBody returns what is wrong with a body that was read into buf, and keeps it
-// if nothing is.
-func (c *exchange) checkBody(err error, buf *bytes.Buffer) *Problem {
+// checkBody returns what is wrong with a body that was read.
+func (c *exchange) checkBody(body []byte, err error) *Problem {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
 		return tooLarge(c.rt.BodyLimit)
 	case errors.Is(err, errBusy):
-		c.w.Header().Set("Connection", "close")
-		return busy()
+		return c.busy()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.w.Header().Set("Connection", "close")
 		return &Problem{Kind: KindBodyTimeout, Status: http.StatusRequestTimeout,
@@ -245,11 +242,10 @@ func (c *exchange) checkBody(err error, buf *bytes.Buffer) *Problem {
 	case err != nil:
 		return &Problem{Kind: KindBodyUnreadable, Status: http.StatusBadRequest,
 			Detail: "The request body did not arrive whole. Nothing was done; send it again."}
-	case c.r.ContentLength >= 0 && int64(buf.Len()) != c.r.ContentLength:
+	case c.r.ContentLength >= 0 && int64(len(body)) != c.r.ContentLength:
 		return &Problem{Kind: KindBodyUnreadable, Status: http.StatusBadRequest,
-			Detail: fmt.Sprintf("The request announced %d bytes and has %d. Nothing was done; send it again.", c.r.ContentLength, buf.Len())}
+			Detail: fmt.Sprintf("The request announced %d bytes and has %d. Nothing was done; send it again.", c.r.ContentLength, len(body))}
 	}
-	c.body = buf.Bytes()
 	return nil
 }
 

@@ -42,7 +42,7 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 		return
 	}
 	c := g.newExchange(w, r, rt)
-	defer c.letGoOfMemory()
+	defer c.memory.Leave()
 	if rec.State == key.Unknown && rt.Probe != nil && c.probe(rec) == found {
 		if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
 			rec = now
@@ -53,7 +53,7 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 		s.Answer = nil
 	}
 	text, _ := json.Marshal(s) // it has nothing that could fail
-	if s.Answer != nil && !c.hold(int64(len(text))) {
+	if s.Answer != nil && !(c.memory.Keep() && c.hold(int64(len(text)))) {
 		s.Answer = nil
 		text, _ = json.Marshal(s)
 	}

@@ -4,27 +4,21 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
-	"sync/atomic"
 	"time"
+
+	"github.com/keep-run/keep/internal/room"
 )
 
 // errBusy is returned when the requests under way hold all the memory there is for
 // them.
 var errBusy = errors.New("idempotency: too much is under way")
 
-// A budget bounds what the requests and answers of a guard hold in memory.
-type budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-// hold takes n bytes of the guard's budget, or reports that they are not there. They
+// hold takes n bytes of the guard's memory, or reports that they are not there. They
 // are given back at the end of the call, or by release.
 func (c *exchange) hold(n int64) bool {
-	m := &c.g.memory
-	if m.used.Add(n) > m.limit {
-		m.used.Add(-n)
+	if !c.memory.Grow(n) {
 		return false
 	}
 	c.held += n
@@ -34,15 +28,44 @@ func (c *exchange) hold(n int64) bool {
 // release gives back n bytes.
 func (c *exchange) release(n int64) {
 	c.held -= n
-	c.g.memory.used.Add(-n)
+	c.memory.Shrink(n)
 }
 
-func (c *exchange) letGoOfMemory() { c.release(c.held) }
-
-// busy is the refusal of a request that does not fit into memory.
-func busy() *Problem {
+// busy is the refusal of a request that does not fit into memory. What follows of it is
+// not read.
+func (c *exchange) busy() *Problem {
+	c.w.Header().Set("Connection", "close")
 	return &Problem{Kind: KindBusy, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: "Too many requests are under way. This one was not executed; send it again with the same key."}
+}
+
+// firstPart is how many bytes are taken for a body of which nothing has come, at most.
+const firstPart = 4 << 10
+
+// readAll reads a body of which size bytes are announced; -1: it is not known how many.
+// It takes memory as the bytes arrive, not more than twice of them.
+func (c *exchange) readAll(r io.Reader, size int64) ([]byte, error) {
+	var buf []byte
+	for {
+		if len(buf) == cap(buf) {
+			next := int64(max(firstPart, 2*cap(buf)))
+			if size >= 0 {
+				next = min(next, max(size, int64(cap(buf)))+1) // one more shows the end
+			}
+			if !c.hold(next - int64(cap(buf))) {
+				return nil, errBusy
+			}
+			buf = append(make([]byte, 0, next), buf...)
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return buf, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // A timedBody is the body of a guarded request. Each part has its own time, and the
@@ -52,15 +75,18 @@ type timedBody struct {
 	conn    *http.ResponseController
 	silence time.Duration
 	end     time.Time
-	hold    func(int64) bool // takes memory for each part; nil: it is taken already
+	memory  *room.Place
 }
 
 // Read reads the next part.
 func (b *timedBody) Read(p []byte) (int, error) {
 	_ = b.conn.SetReadDeadline(partEnd(b.silence, b.end)) // not on every connection
+	if b.memory.Displaced() {                             // it may have been before the deadline was set
+		return 0, errBusy
+	}
 	n, err := b.r.Read(p)
-	if b.hold != nil && n > 0 && !b.hold(2*int64(n)) { // the buffer doubles as it grows
-		return n, errBusy
+	if errors.Is(err, os.ErrDeadlineExceeded) && b.memory.Displaced() {
+		err = errBusy
 	}
 	return n, err
 }

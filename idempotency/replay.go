@@ -16,7 +16,7 @@ var errWithheld = errors.New("idempotency: the answer could not be recorded and 
 // would not fit beside its request if nothing else was held is as one that is not kept.
 func (c *exchange) replay(rec key.Record) {
 	size := int64(len(rec.Answer.Header) + len(rec.Answer.Body))
-	if c.held+size > c.g.memory.limit {
+	if c.held+size > c.g.cfg.Memory {
 		c.refuse(bodyNotStored(rec))
 		return
 	}

@@ -48,7 +48,7 @@ func TestIdempotencyIsImportableAlone(t *testing.T) {
 // allowedBeside reports whether a package of ours may come with others: the nouns,
 // what stores are moved by, and what is about keys.
 func allowedBeside(packages []string, pkg string) bool {
-	return pkg == "" || strings.HasPrefix(pkg, "/law/") || pkg == "/store/transfer" || strings.HasPrefix(pkg, "/store/internal/") || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
+	return pkg == "" || strings.HasPrefix(pkg, "/law/") || pkg == "/store/transfer" || pkg == "/internal/room" || strings.HasPrefix(pkg, "/store/internal/") || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
 }
 
 // forbidden says what is wrong with a dependency; "" if nothing is.

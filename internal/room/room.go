@@ -1,11 +1,12 @@
-// Package room bounds how many requests are read and worked on at once, so that whoever holds places keeps nobody
-// else out.
+// Package room bounds what requests take at once while they are read and worked on, such as places or bytes of memory,
+// so that whoever holds them keeps nobody else out.
 //
-// A request takes a place before its body is read. Until the body is there and its sender is verified the place is
-// lent: if the room is full, the next request displaces one whose place is lent. Which one: of the door with the most
-// of them, of the address there with the most of them, the oldest. So half a body, which costs its sender nothing,
-// holds a place only as long as nobody wants it, and a sender displaces his own first. Then the place is kept, and
-// nobody takes it; but a door keeps no more places than are free, so that one always leaves some for the others.
+// A request takes what it needs of a room as its body is read. Until the body is there and its sender is verified that is
+// lent: if the room is full, the next to need some displaces one to whom it is lent. Which one: of the door with the most,
+// of the address there with the most, the one that grew least recently. So half a body, which costs its sender nothing,
+// holds what it has only as long as nobody wants it, and a sender displaces his own first. Then the place is kept, and
+// nobody takes it; but a door keeps no more than is free, so that one always leaves some for the others. A door without
+// a name is everybody's, and has no such bound.
 package room
 
 import (
@@ -17,49 +18,49 @@ import (
 	"time"
 )
 
-// A Room has a number of places. Make one with New.
+// A Room has a number of units. Make one with New.
 type Room struct {
 	// mu protects all below.
-	mu   sync.Mutex
-	size int
-	lent []*Place       // the oldest first
-	kept map[string]int // by door
-	all  int            // the sum of kept
+	mu      sync.Mutex
+	size    int64
+	lent    []*Place // those that are lent something; who grew least recently is the first
+	lentAll int64    // the sum of lent
+	kept    map[string]int64
+	keptAll int64 // the sum of kept, which is by door
 }
 
-// New returns a room with size places.
-func New(size int) *Room { return &Room{size: size, kept: make(map[string]int)} }
+// New returns a room with size units.
+func New(size int64) *Room { return &Room{size: size, kept: make(map[string]int64)} }
 
 // A Place is what a request holds in a room.
 type Place struct {
 	room       *Room
 	door, from string
 	cut        func()
+	held       int64
 	isKept     bool
 	displaced  bool
 }
 
-// Enter lends a place. Door is what senders want to reach, such as a hook, or who they are; from is where a request
-// comes from. Cut ends the reading of the request if its place is needed: it is called at most once, before Keep and
-// Leave return, and must not wait. Enter returns nil if all places are kept.
-func (r *Room) Enter(door, from string, cut func()) *Place {
-	p := &Place{room: r, door: door, from: from, cut: cut}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all >= r.size {
-		return nil
-	}
-	if r.all+len(r.lent) >= r.size {
-		r.displace()
-	}
-	r.lent = append(r.lent, p)
-	return p
+// Place returns a place that holds nothing yet. Door is what senders want to reach, such as a hook, or who they are; from
+// is where a request comes from. Cut ends the reading of the request if what it holds is needed: it is called at most
+// once, before Keep and Leave return, and must not wait.
+func (r *Room) Place(door, from string, cut func()) *Place {
+	return &Place{room: r, door: door, from: from, cut: cut}
 }
 
-// EnterRequest is Enter for a request that is being answered. A place that is displaced ends the reading of its body.
-func (r *Room) EnterRequest(door string, w http.ResponseWriter, req *http.Request) *Place {
+// PlaceOf is Place for a request that is being answered. If it is displaced, the reading of its body ends.
+func (r *Room) PlaceOf(door string, w http.ResponseWriter, req *http.Request) *Place {
 	conn := http.NewResponseController(w)
-	return r.Enter(door, networkOf(req.RemoteAddr), func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) }) // it has passed
+	return r.Place(door, networkOf(req.RemoteAddr), func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) }) // it has passed
+}
+
+// EnterRequest is PlaceOf with one unit. It returns nil if all are kept.
+func (r *Room) EnterRequest(door string, w http.ResponseWriter, req *http.Request) *Place {
+	if p := r.PlaceOf(door, w, req); p.Grow(1) {
+		return p
+	}
+	return nil
 }
 
 // networkOf returns the part of an address that its user can't choose: with IPv6 a whole network is one user's.
@@ -76,65 +77,112 @@ func networkOf(remote string) string {
 	return network.String()
 }
 
-// displace takes a place from who has most of those that are lent.
-func (r *Room) displace() {
-	doors, addresses := make(map[string]int), make(map[[2]string]int)
-	for _, p := range r.lent {
-		doors[p.door]++
-		addresses[[2]string{p.door, p.from}]++
+// displace takes away what is lent to who has most. It reports false if that is p itself, whose reading its caller ends.
+func (r *Room) displace(p *Place) bool {
+	doors, addresses := make(map[string]int64), make(map[[2]string]int64)
+	for _, q := range r.lent {
+		doors[q.door] += q.held
+		addresses[[2]string{q.door, q.from}] += q.held
 	}
-	out := slices.MaxFunc(r.lent, func(p, q *Place) int { // of equal ones the first, which is the oldest
+	out := slices.MaxFunc(r.lent, func(p, q *Place) int { // of equal ones the first
 		return cmp.Or(cmp.Compare(doors[p.door], doors[q.door]),
 			cmp.Compare(addresses[[2]string{p.door, p.from}], addresses[[2]string{q.door, q.from}]))
 	})
 	r.remove(out)
-	out.displaced = true
-	out.cut()
-}
-
-// remove takes a place out of those that are lent, and reports whether it was one.
-func (r *Room) remove(p *Place) bool {
-	i := slices.Index(r.lent, p)
-	if i >= 0 {
-		r.lent = slices.Delete(r.lent, i, i+1)
+	out.held, out.displaced = 0, true
+	if out == p {
+		return false
 	}
-	return i >= 0
+	out.cut()
+	return true
 }
 
-// Displaced reports whether the place went to another.
+// remove takes a place out of those that are lent, if it is one.
+func (r *Room) remove(p *Place) {
+	if i := slices.Index(r.lent, p); i >= 0 {
+		r.lent = slices.Delete(r.lent, i, i+1)
+		r.lentAll -= p.held
+	}
+}
+
+// Displaced reports whether what the place was lent went to another.
 func (p *Place) Displaced() bool {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
 	return p.displaced
 }
 
-// Keep keeps the place until Leave. It reports false, and the place is gone, if it was displaced before or if the door
-// keeps as many places as are free.
+// Grow takes n more units, which are lent until the place is kept. It reports false, and the place has what it had, if
+// they are not there; or if it is the place itself that is displaced, because its address has the most and no other place.
+func (p *Place) Grow(n int64) bool {
+	r := p.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case p.isKept && r.keptAll+n <= r.size:
+		p.held += n
+		r.keptAll += n
+		r.kept[p.door] += n
+	case !p.isKept && !p.displaced && r.keptAll+p.held+n <= r.size:
+		r.remove(p)
+		p.held += n
+		r.lent = append(r.lent, p)
+		r.lentAll += p.held
+	default:
+		return false
+	}
+	for r.keptAll+r.lentAll > r.size {
+		if !r.displace(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// Keep keeps what the place has until Leave. It reports false, and the place has nothing, if it was displaced before or
+// if the door would keep more than is free.
 func (p *Place) Keep() bool {
 	r := p.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.remove(p) || r.kept[p.door] >= r.size-r.all {
+	r.remove(p)
+	if p.displaced || p.door != "" && r.kept[p.door]+p.held > r.size-r.keptAll {
+		p.held = 0
 		return false
 	}
 	p.isKept = true
-	r.kept[p.door]++
-	r.all++
+	r.kept[p.door] += p.held
+	r.keptAll += p.held
 	return true
 }
 
-// Leave gives the place back. It may be called again.
+// Shrink gives back n units of a place that is kept.
+func (p *Place) Shrink(n int64) {
+	r := p.room
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.shrink(n)
+}
+
+// shrink is Shrink while the room is locked.
+func (p *Place) shrink(n int64) {
+	r := p.room
+	p.held -= n
+	r.keptAll -= n
+	if r.kept[p.door] -= n; r.kept[p.door] == 0 {
+		delete(r.kept, p.door)
+	}
+}
+
+// Leave gives back all. It may be called again.
 func (p *Place) Leave() {
 	r := p.room
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.remove(p)
-	if !p.isKept {
-		return
+	if p.isKept {
+		p.shrink(p.held)
+	} else {
+		r.remove(p)
 	}
-	p.isKept = false
-	r.all--
-	if r.kept[p.door]--; r.kept[p.door] == 0 {
-		delete(r.kept, p.door)
-	}
+	p.isKept, p.held = false, 0
 }

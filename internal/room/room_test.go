@@ -11,8 +11,8 @@ import (
 // enter lends a place, and appends its name to out when it is displaced.
 func enter(t *testing.T, r *room.Room, door, from string, out *[]string) *room.Place {
 	t.Helper()
-	p := r.Enter(door, from, func() { *out = append(*out, door+from) })
-	if p == nil {
+	p := r.Place(door, from, func() { *out = append(*out, door+from) })
+	if !p.Grow(1) {
 		t.Fatalf("%s%s got no place", door, from)
 	}
 	return p
@@ -65,13 +65,52 @@ func TestKept(t *testing.T) {
 	if !slices.Equal(out, []string{"d"}) || first.Keep() || !second.Keep() {
 		t.Errorf("%v went out, want d alone, which then has no place to keep", out)
 	}
-	if r.Enter("f", "", nil) != nil {
+	if r.Place("f", "", nil).Grow(1) {
 		t.Error("a room all of whose places are kept gave another")
 	}
 	kept[0].Leave()
 	kept[0].Leave()
 	first.Leave()
-	if p := enter(t, r, "f", "", &out); !p.Keep() || r.Enter("f", "", nil) != nil {
+	if p := enter(t, r, "f", "", &out); !p.Keep() || r.Place("f", "", nil).Grow(1) {
 		t.Error("one place that was given back is not one place")
+	}
+}
+
+// What is taken in parts goes to others in parts, too: who has most of it is displaced, and of those of one address who
+// grew least recently.
+func TestGrow(t *testing.T) {
+	t.Parallel()
+	var out []string
+	r := room.New(100)
+	place := func(name string) *room.Place {
+		return r.Place("", name[:1], func() { out = append(out, name) })
+	}
+	grow := func(p *room.Place, n int64, want bool, displaced ...string) {
+		t.Helper()
+		if out = nil; p.Grow(n) != want || !slices.Equal(out, displaced) {
+			t.Errorf("growing by %d: not %t, or %v went out, want %v", n, want, out, displaced)
+		}
+	}
+	a1, a2, b, c := place("a1"), place("a2"), place("b"), place("c")
+	grow(a1, 30, true)
+	grow(a2, 30, true)
+	grow(b, 30, true)
+	grow(a1, 5, true)
+	grow(c, 10, true, "a2") // which grew before a1
+	grow(a2, 1, false)
+	grow(c, 91, false)  // there is not that much, and nobody is displaced for it
+	grow(a1, 30, false) // it would have the most, with no other place
+	grow(b, 60, true)
+	if a1.Keep() || a2.Keep() || !b.Keep() {
+		t.Error("who was displaced kept its place, or another did not")
+	}
+	grow(b, 5, true, "c") // what is kept goes before what is lent
+	b.Shrink(50)
+	d := place("d")
+	grow(d, 60, false)
+	grow(d, 55, true)
+	b.Leave()
+	if grow(d, 45, true); !d.Keep() {
+		t.Error("a door without a name does not keep all")
 	}
 }
