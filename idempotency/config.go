@@ -128,7 +128,7 @@ type Rule struct {
 	Wait time.Duration
 
 	// FailOpen executes requests without protection while the store is down. If
-	// false, they get 503.
+	// false, they get 503, as they do anyway once the database was removed or replaced.
 	FailOpen bool
 
 	// Form says which differences between two bodies matter. If zero, every byte

@@ -30,6 +30,7 @@ type Guard struct {
 	waiting waiting
 	memory  *room.Room // a unit is a byte
 	warned  sync.Once  // of a key that no rule is about
+	loss    loss
 }
 
 // New returns a guard that keeps its records in store. It starts nothing; its
@@ -42,7 +43,7 @@ func New(store Store, cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{store: store, cfg: cfg, memory: room.New(cfg.Memory)}
+	g := &Guard{store: store, cfg: cfg, memory: room.New(cfg.Memory), loss: loss{noticed: make(chan struct{})}}
 	for _, r := range cfg.Rules {
 		rt, err := compile(r)
 		if err != nil {

@@ -173,8 +173,8 @@ func transport() *http.Transport {
 	return t
 }
 
-// Run listens and serves until ctx is done, then drains. It returns nil after a
-// clean end, and what went wrong otherwise.
+// Run listens and serves until ctx is done, or the database was removed or replaced under it
+// (keep.ErrReplaced), then drains. It returns nil after a clean end, and what went wrong otherwise.
 func (p *Proxy) Run(ctx context.Context) error {
 	clients, err := net.Listen("tcp", p.cfg.Listen)
 	if err != nil {
@@ -193,7 +193,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var work sync.WaitGroup
-	work.Go(func() { _ = p.guard.Run(ctx) })
+	work.Go(func() { stop(p.guard.Run(ctx)) })
 	work.Go(func() { stop(p.serve(front, clients)) })
 	if admin != nil {
 		work.Go(func() { stop(back.Serve(admin)) })

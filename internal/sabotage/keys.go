@@ -15,6 +15,8 @@ var keysBreaks = []Break{
 		`if rt.callerMayChange {`, `if false {`, "./idempotency -run TestGuard/renewed_token"},
 	{"guard-signed-requests-pass", "once", "idempotency/caller.go",
 		`ok && !isOneOf(scheme, stableSchemes)`, `ok && scheme == ""`, "./idempotency -run TestGuard/credentials"},
+	{"guard-executes-without-its-file", "once", "idempotency/call.go",
+		`		if !mine || errors.Is(err, keep.ErrReplaced) {`, `		if !mine {`, "./idempotency -run TestReplacedStore"},
 	{"guard-hosts-share-keys", "once", "law/key/record.go",
 		`hash("keep idempotency key 2", host, caller, key)`, `hash("keep idempotency key 2", "", caller, key)`, "./idempotency -run TestGuard/host"},
 	{"guard-forgets-former-records", "once", "store/memory/idempotency.go",
