@@ -46,11 +46,12 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	var rules []idempotency.Rule
+	var mistakes []error
 	identity := []string{key.Header, key.LegacyHeader, "Authorization", "X-Api-Key", "Content-Type"} // that of the zero Route, and the fingerprint's
 	for _, r := range cfg.Routes {
 		rule, reads, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
 		if err != nil {
-			return nil, fmt.Errorf("proxy: %w", err)
+			mistakes = append(mistakes, fmt.Errorf("proxy: %w", err))
 		}
 		rules, identity = append(rules, rule), append(identity, reads...)
 	}
@@ -59,7 +60,10 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		Logger: cfg.Logger, Observe: p.metrics.observe,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
+		mistakes = append(mistakes, fmt.Errorf("proxy: %w", err))
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
 	}
 	guarded := p.guard.Handler(p.forward(upstream, identity))
 	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(plainWriter{w}, r) })

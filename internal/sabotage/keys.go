@@ -17,6 +17,15 @@ var keysBreaks = []Break{
 		`ok && !isOneOf(scheme, stableSchemes)`, `ok && scheme == ""`, "./idempotency -run TestGuard/credentials"},
 	{"guard-executes-without-its-file", "once", "idempotency/call.go",
 		`		if !mine || errors.Is(err, keep.ErrReplaced) {`, `		if !mine {`, "./idempotency -run TestReplacedStore"},
+	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
+		`		if rt.takes(r) {
+			return rt
+		}`, `		if rt.isAbout(r) {
+			if !rt.takes(r) {
+				return nil
+			}
+			return rt
+		}`, "./idempotency -run TestRouteByPathAndMethod"},
 	{"guard-hosts-share-keys", "once", "law/key/record.go",
 		`hash("keep idempotency key 2", host, caller, key)`, `hash("keep idempotency key 2", "", caller, key)`, "./idempotency -run TestGuard/host"},
 	{"guard-forgets-former-records", "once", "store/memory/idempotency.go",
