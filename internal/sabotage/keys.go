@@ -28,6 +28,8 @@ var keysBreaks = []Break{
 		}`, "./idempotency -run TestRouteByPathAndMethod"},
 	{"guard-is-ready-without-space", "explained", "idempotency/ready.go",
 		`if err = g.store.Write(ctx, rec); err == nil {`, `if err == nil {`, "./idempotency/proxy -run TestNotReadyOnAFullDisk"},
+	{"keys-are-taken-uncounted", "once", "store/sqlite/idempotency.go",
+		`if err == nil && r.State == key.InProgress {`, `if false {`, "./store/sqlite -run TestTakenKeysAreMissed"},
 	{"guard-hosts-share-keys", "once", "law/key/record.go",
 		`hash("keep idempotency key 2", host, caller, key)`, `hash("keep idempotency key 2", "", caller, key)`, "./idempotency -run TestGuard/host"},
 	{"guard-forgets-former-records", "once", "store/memory/idempotency.go",
