@@ -70,6 +70,15 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
+// Validate returns all that is wrong with c. It touches nothing.
+func (c Config) Validate() error {
+	p, err := New(struct{ idempotency.Store }{}, c)
+	if err == nil {
+		p.end()
+	}
+	return err
+}
+
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Handler returns what clients talk to.
