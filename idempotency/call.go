@@ -318,5 +318,5 @@ func outcomeUnknown(id key.ID, status int) Problem {
 
 func bodyNotStored(rec key.Record) Problem {
 	return Problem{Kind: KindBodyNotStored, Status: http.StatusConflict, Reference: rec.ID.String(), OriginalStatus: rec.Answer.Status,
-		Detail: "The request was executed, and its answer was too long to keep or a stream. It was not executed again."}
+		Detail: "The request was executed, and its answer is not kept: it was too long, a stream, or had no end but the end of its connection. It was not executed again."}
 }
