@@ -26,7 +26,7 @@ func Example_guard() {
 		fmt.Fprintf(w, "order %d", orders)
 	})
 
-	db := sqlite.New(file, sqlite.Config{Host: true})
+	db := sqlite.New(file, sqlite.Config{})
 	check(db.Open(ctx))
 	guard, err := idempotency.New(db.Keys(), idempotency.Config{})
 	check(err)
@@ -67,8 +67,10 @@ func serveWithKeys(ctx context.Context, mux *http.ServeMux) error {
 	if err != nil {
 		return err
 	}
-	go guard.Run(ctx) // deletes what is over
-	return http.ListenAndServe("127.0.0.1:8080", guard.Handler(mux))
+	ended := make(chan error, 2)
+	go func() { ended <- guard.Run(ctx) }() // deletes what is over; ends if the file goes
+	go func() { ended <- http.ListenAndServe("127.0.0.1:8080", guard.Handler(mux)) }()
+	return <-ended
 }
 
 var _ = serveWithKeys

@@ -168,7 +168,7 @@ func TestUnmatched(t *testing.T) {
 	if len(w.seen) != 4 || w.seen[0].Outcome != idempotency.OutcomeUnmatched {
 		t.Errorf("observed %+v, want 4 unmatched", w.seen)
 	}
-	if n := strings.Count(w.log.String(), "no route guards"); n != 1 {
+	if n := strings.Count(w.log.String(), "no route guards"); n != 2 {
 		t.Errorf("logged %d times", n)
 	}
 }

@@ -186,6 +186,10 @@ func (c *exchange) takeOver(rec key.Record, how key.Evidence) bool {
 // begin takes the key and executes the request. If another caller was first, the call
 // is not over; then it may return what is there.
 func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Context, key.Record) (key.Record, error)) (there key.Record, over bool) {
+	if err := c.g.lost(); err != nil {
+		c.storeDown(err)
+		return rec, true
+	}
 	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
 	if err != nil {
 		return rec, false // the time moved on between two looks
@@ -197,14 +201,20 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	since := time.Now()
 	there, err = take(ctx, next)
 	c.timed(since)
+	c.g.notice(ctx, err)
 	if errors.Is(err, keep.ErrStale) || there.Rev > 0 {
 		c.refused = true
 		return there, false
 	}
 	if err != nil {
-		// It may be stored all the same; then the key must not be left behind.
+		// It may be stored all the same; then the key must not be left behind. In a database that
+		// was replaced it is stored where nobody will look, unless it is put back.
 		now, readErr := c.read(ctx)
-		if readErr != nil || now.Fence != next.Fence {
+		mine := readErr == nil && now.Fence == next.Fence
+		if mine && errors.Is(err, keep.ErrReplaced) {
+			c.putBack(ctx, now)
+		}
+		if !mine || errors.Is(err, keep.ErrReplaced) {
 			c.storeDown(err)
 			return there, true
 		}
@@ -214,6 +224,13 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	c.rec = next
 	c.execute()
 	return there, true
+}
+
+// putBack frees a key that was taken for a request which is not executed after all.
+func (c *exchange) putBack(ctx context.Context, rec key.Record) {
+	if free, err := key.Apply(rec, key.Fact{Evidence: key.Nothing, Fence: rec.Fence, By: "owner"}, time.Now()); err == nil {
+		_ = c.write(ctx, free) // if it is lost as well, the end of the lease makes it unknown
+	}
 }
 
 // learn records what was found out about rec by others than its owner.
@@ -241,15 +258,18 @@ func (c *exchange) read(ctx context.Context) (key.Record, error) {
 
 func (c *exchange) write(ctx context.Context, r key.Record) error {
 	defer c.timed(time.Now())
-	return c.g.store.Write(ctx, r)
+	err := c.g.store.Write(ctx, r)
+	c.g.notice(ctx, err)
+	return err
 }
 
 func (c *exchange) timed(since time.Time) { c.store += time.Since(since) }
 
 // storeDown deals with a request that could not be recorded: executes it without
-// a record if the route prefers that, else refuses it.
+// a record if the route prefers that, else refuses it. A database that was replaced is not
+// down: its records are lost.
 func (c *exchange) storeDown(err error) {
-	if !c.rt.FailOpen || c.r.Context().Err() != nil {
+	if !c.rt.FailOpen || c.r.Context().Err() != nil || c.g.lost() != nil {
 		c.unavailable(err)
 		return
 	}
@@ -298,5 +318,5 @@ func outcomeUnknown(id key.ID, status int) Problem {
 
 func bodyNotStored(rec key.Record) Problem {
 	return Problem{Kind: KindBodyNotStored, Status: http.StatusConflict, Reference: rec.ID.String(), OriginalStatus: rec.Answer.Status,
-		Detail: "The request was executed, and its answer was too long to keep or a stream. It was not executed again."}
+		Detail: "The request was executed, and its answer is not kept: it was too long, a stream, or had no end but the end of its connection. It was not executed again."}
 }

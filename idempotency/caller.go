@@ -69,13 +69,16 @@ func isCredential(name string) bool {
 }
 
 // ByHeader takes a header that somebody trusted has set as the caller. A request
-// without it is refused.
+// without it, or with two lines of it, is refused.
 func ByHeader(name string) func(*http.Request) (string, error) {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return func(r *http.Request) (string, error) {
 		lines := r.Header[name]
-		if len(lines) == 0 || lines[0] == "" {
+		switch {
+		case len(lines) == 0 || lines[0] == "":
 			return "", fmt.Errorf("%w: %s is missing", ErrCallerUnknown, name)
+		case len(lines) > 1: // who sets one once and twice in the retry would be two callers
+			return "", fmt.Errorf("%w: %s is there %d times", ErrCallerUnknown, name, len(lines))
 		}
 		return fmt.Sprintf("%s %q", name, lines), nil
 	}

@@ -248,6 +248,11 @@ func TestByHeader(t *testing.T) {
 	w.do(with("k", header("X-User-Id", "2")))
 	w.ran(2)
 	w.problem(w.do(with("k")), 400, idempotency.KindCallerUnknown)
+	twice := w.do(with("k", func(r *http.Request) { r.Header["X-User-Id"] = []string{"1", "1"} }))
+	if p := w.problem(twice, 400, idempotency.KindCallerUnknown); !strings.Contains(fmt.Sprint(p["detail"]), "X-User-Id is there 2 times") {
+		t.Errorf("two lines: %v", p)
+	}
+	w.ran(2)
 	w = newWorld(t, rule(idempotency.Rule{Caller: idempotency.Anyone}), nil)
 	w.do(with("k", header("Cookie", "a=1")))
 	w.do(with("k", header("Authorization", "b")))

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keep-run/keep/law/key"
@@ -34,8 +32,9 @@ const (
 // A Config says what a Guard does. The zero Config guards every POST, PUT and
 // PATCH that carries a key.
 type Config struct {
-	// Rules say what is done where; the first whose Path matches wins. A request
-	// that no rule matches is not touched. If empty, the zero Rule.
+	// Rules say what is done where: the first wins whose Path and Methods match. A request
+	// that no rule matches is not touched; one with a key is counted, and logged. A rule to which
+	// no request comes past those before it is an error. If empty, the zero Rule.
 	Rules []Rule
 
 	// Host, if not empty, is the host of all requests, whatever they ask for. Set it
@@ -89,7 +88,8 @@ type Rule struct {
 	// "api.example.com/". If empty, every path.
 	Path string
 
-	// Methods are guarded; others pass untouched. If empty, POST, PUT and PATCH.
+	// Methods are those of the rule: a request with another one is the next rule's, or passes
+	// untouched. If empty, POST, PUT and PATCH.
 	Methods []string
 
 	// Key says where the key is. If zero, in Idempotency-Key or X-Idempotency-Key.
@@ -128,7 +128,7 @@ type Rule struct {
 	Wait time.Duration
 
 	// FailOpen executes requests without protection while the store is down. If
-	// false, they get 503.
+	// false, they get 503, as they do anyway once the database was removed or replaced.
 	FailOpen bool
 
 	// Form says which differences between two bodies matter. If zero, every byte
@@ -200,102 +200,4 @@ func (c Config) withDefaults() (Config, error) {
 		c.Rules = []Rule{{}}
 	}
 	return c, nil
-}
-
-// A route is a rule that is ready to be used.
-type route struct {
-	Rule
-	name            string
-	mux             *http.ServeMux // has the one pattern; nil: every path
-	origins         origins
-	callerMayChange bool // the caller is a credential, which may be renewed
-}
-
-// compile checks a rule and fills in its defaults.
-func compile(r Rule) (rt *route, err error) {
-	rt = &route{Rule: r, name: cmp.Or(r.Path, "default")}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("idempotency: route %s: %w", rt.name, err)
-		}
-	}()
-	rt.TTL = cmp.Or(r.TTL, DefaultTTL)
-	rt.Policy = cmp.Or(r.Policy, key.AtMostOnce)
-	rt.AfterCrash = cmp.Or(r.AfterCrash, AfterCrashUnknown)
-	rt.SettleAfter = cmp.Or(r.SettleAfter, DefaultSettleAfter)
-	rt.BodyLimit = cmp.Or(r.BodyLimit, DefaultBodyLimit)
-	rt.ResponseLimit = cmp.Or(r.ResponseLimit, DefaultResponseLimit)
-	if rt.Caller == nil {
-		rt.Caller, rt.callerMayChange = byCredential, true
-	}
-	if len(r.Methods) == 0 {
-		rt.Methods = []string{http.MethodPost, http.MethodPut, http.MethodPatch}
-	}
-	if err := errors.Join(rt.checkLists(), rt.Key.check()); err != nil {
-		return rt, err
-	}
-	switch {
-	case rt.TTL < MinTTL && !r.AllowShortTTL:
-		return rt, fmt.Errorf("ttl %s is under 24h: set AllowShortTTL if you mean it", rt.TTL)
-	case rt.TTL < 0, rt.Wait < 0, rt.SettleAfter < 0, rt.BodyLimit < 0, rt.ResponseLimit < 0:
-		return rt, errors.New("a duration or size is negative")
-	case rt.Policy != key.AtMostOnce && rt.Policy != key.Retry5xx:
-		return rt, fmt.Errorf("unknown policy %q", rt.Policy)
-	case rt.AfterCrash != AfterCrashUnknown && rt.AfterCrash != AfterCrashRetry:
-		return rt, fmt.Errorf("unknown after-crash %q", rt.AfterCrash)
-	}
-	return rt, rt.pattern()
-}
-
-// checkLists checks the methods and statuses of a rule. Methods are case-sensitive,
-// but no server has two that differ in case alone: "post" is what browsers send for
-// a method of that name, and means POST.
-func (rt *route) checkLists() error {
-	methods := make([]string, 0, len(rt.Methods))
-	for _, m := range rt.Methods {
-		switch m = strings.ToUpper(m); m {
-		case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-			return fmt.Errorf("method %s can't be guarded: it changes nothing", m)
-		}
-		if m == "" || strings.Trim(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
-			return fmt.Errorf("method %q: want one such as POST", m)
-		}
-		methods = append(methods, m)
-	}
-	rt.Methods = methods
-	for _, status := range rt.NotExecuted {
-		if status < 400 || status > 599 {
-			return fmt.Errorf("not-executed status %d: want 400 to 599", status)
-		}
-	}
-	return nil
-}
-
-// pattern makes the mux that matches the rule's path.
-func (rt *route) pattern() (err error) {
-	if rt.Path == "" {
-		return nil
-	}
-	defer func() { // that is how a mux reports a pattern it can't read
-		if p := recover(); p != nil {
-			err = fmt.Errorf("path: %v", p)
-		}
-	}()
-	rt.mux = http.NewServeMux()
-	rt.mux.Handle(rt.Path, http.NotFoundHandler())
-	return nil
-}
-
-// matches reports whether the rule is about the request's path.
-func (rt *route) matches(r *http.Request) bool {
-	if rt.mux == nil {
-		return true
-	}
-	_, pattern := rt.mux.Handler(r)
-	return pattern != ""
-}
-
-// guards reports whether the rule is about the request's method.
-func (rt *route) guards(r *http.Request) bool {
-	return slices.Contains(rt.Methods, strings.ToUpper(r.Method))
 }

@@ -41,6 +41,8 @@
 //	GET of a problem's instance    what became of the request; see Status
 //	the store is down              503 store-unavailable, not executed; see
 //	                               Rule.FailOpen
+//	its database was replaced      503 store-unavailable; Run ends with
+//	                               keep.ErrReplaced
 //
 // Problems are RFC 9457, with one type for each Kind.
 //

@@ -36,7 +36,7 @@ func Example() {
 	// order 1, replayed: "true"
 }
 
-// Rules say what is done where; the first match wins.
+// Rules say what is done where; the first wins whose path and methods match.
 func ExampleConfig() {
 	_, err := idempotency.New(new(memory.Keys), idempotency.Config{Rules: []idempotency.Rule{
 		{Path: "/payments", Require: true, Wait: 5 * time.Second},

@@ -169,6 +169,12 @@ func (c *exchange) keepAnswer(a *response) {
 		f = key.Fact{Evidence: key.Streamed, By: "owner", Answer: key.Answer{Status: a.status}}
 	}
 	err := c.settle(f)
+	if errors.Is(err, errUnkept) { // whoever starts next will not know of it: its client must
+		c.logUnsettled(err)
+		a.show()
+		c.observe(OutcomeUnprotected, "", a.status)
+		return
+	}
 	if err != nil {
 		c.withhold(a, err)
 		return
@@ -242,7 +248,8 @@ func (c *exchange) aborted(a *response, p any) (answered bool) {
 
 // settle records how the request ended. It returns nil when that is durable, an
 // error that is key.ErrFenced when another owner has the key, errUndone when the
-// handler's transaction was lost, and any other when the store does not take it.
+// handler's transaction was lost, errUnkept when the database was replaced, and any other
+// when the store does not take it.
 func (c *exchange) settle(e key.Fact) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
 		&keep.TimeoutError{Op: "complete idempotency key", After: c.g.cfg.StoreTimeout})
@@ -260,7 +267,11 @@ func (c *exchange) settle(e key.Fact) error {
 			c.logUnsettled(err) // the store ends it with the connection
 		}
 	}
-	return c.settlePlain(ctx, e)
+	err := c.settlePlain(ctx, e)
+	if errors.Is(err, keep.ErrReplaced) {
+		err = errors.Join(errUnkept, err)
+	}
+	return err
 }
 
 // settlePlain writes the record until it is stored or refused.
@@ -276,6 +287,9 @@ func (c *exchange) settlePlain(ctx context.Context, e key.Fact) error {
 			next.Rev++
 			c.setCurrent(next)
 			return nil
+		}
+		if errors.Is(err, keep.ErrReplaced) {
+			return err // what is read now is what nobody else will read
 		}
 		// Whatever the error was, the record says what is true: it may be stored,
 		// it may have been renewed beside us, it may be somebody else's.
@@ -406,7 +420,11 @@ func (c *exchange) renew(cancel context.CancelCauseFunc) bool {
 	defer done()
 	next, err := key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: rec.Fence, Lease: c.g.cfg.Lease}, time.Now())
 	if err == nil {
-		if err = c.g.store.Write(ctx, next); err == nil {
+		err = c.g.store.Write(ctx, next)
+		c.g.notice(ctx, err)
+		if errors.Is(err, keep.ErrReplaced) {
+			return false // nobody sees the lease any more; what was begun is ended
+		} else if err == nil {
 			next.Rev++
 			rec = next
 		} else if now, readErr := c.g.store.Read(ctx, rec.ID); readErr == nil {

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	"crypto/sha256"
@@ -29,7 +28,8 @@ type Guard struct {
 	routes  []*route
 	waiting waiting
 	memory  *room.Room // a unit is a byte
-	warned  sync.Once  // of a key that no rule is about
+	warned  warned     // of keys that no rule is about
+	loss    loss
 }
 
 // New returns a guard that keeps its records in store. It starts nothing; its
@@ -42,13 +42,18 @@ func New(store Store, cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{store: store, cfg: cfg, memory: room.New(cfg.Memory)}
+	g := &Guard{store: store, cfg: cfg, memory: room.New(cfg.Memory), loss: loss{noticed: make(chan struct{})}}
+	var mistakes []error
 	for _, r := range cfg.Rules {
 		rt, err := compile(r)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = rt.reached(g.routes)
+			g.routes = append(g.routes, rt)
 		}
-		g.routes = append(g.routes, rt)
+		mistakes = append(mistakes, err)
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
@@ -69,16 +74,11 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		g.instance(w, r, reference)
 		return
 	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		defer g.learn(origin, w.Header(), r)
+	}
 	rt := g.route(r)
 	if rt == nil {
-		g.unmatched(r)
-		next.ServeHTTP(w, r)
-		return
-	}
-	if origin := r.Header.Get("Origin"); origin != "" {
-		defer func() { rt.origins.learn(origin, w.Header()) }()
-	}
-	if !rt.guards(r) {
 		g.unmatched(r)
 		next.ServeHTTP(w, r)
 		return
@@ -134,25 +134,6 @@ func (c *exchange) named(name string) {
 // hostOf returns the host that a request is for.
 func (g *Guard) hostOf(r *http.Request) string { return cmp.Or(g.cfg.Host, r.Host) }
 
-// unmatched counts a request with a key that no rule is about, and says so once: its
-// client believes that it is safe to retry.
-func (g *Guard) unmatched(r *http.Request) {
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
-		return
-	}
-	if r.Header[key.Header] == nil && r.Header[key.LegacyHeader] == nil {
-		return
-	}
-	g.warned.Do(func() {
-		g.cfg.Logger.WarnContext(r.Context(), "idempotency keys: a request has a key that no route guards; it is counted and logged once",
-			"method", r.Method, "path", shownPath(r))
-	})
-	if g.cfg.Observe != nil {
-		g.cfg.Observe(r.Context(), Observation{Outcome: OutcomeUnmatched})
-	}
-}
-
 // claim returns what a request with a body takes a key for.
 func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) key.Claim {
 	f := key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), body, rt.Form)
@@ -170,16 +151,6 @@ func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) 
 func shownPath(r *http.Request) string {
 	path := r.URL.EscapedPath()
 	return path[:min(len(path), 512)]
-}
-
-// route returns the first rule that matches the request's path; nil if none does.
-func (g *Guard) route(r *http.Request) *route {
-	for _, rt := range g.routes {
-		if rt.matches(r) {
-			return rt
-		}
-	}
-	return nil
 }
 
 // hashCaller returns what a record keeps of a caller.

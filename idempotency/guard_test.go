@@ -96,7 +96,7 @@ func guardUnguarded(t *testing.T) {
 		with("k", func(r *http.Request) { r.Method = "GET" }),
 		with("k", func(r *http.Request) { r.Method = "DELETE" }),
 		with("k", func(r *http.Request) { r.URL.Path = "/elsewhere" }),
-		with("k", func(r *http.Request) { r.URL.Path = "/open/1" }), // the first match decides
+		with("k", func(r *http.Request) { r.URL.Path = "/open/1" }), // no rule is about both
 	} {
 		for range 2 {
 			n++

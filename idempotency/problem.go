@@ -57,7 +57,7 @@ const (
 	// under another key; ask, with the reference.
 	KindOutcomeUnknown Kind = "outcome-unknown"
 
-	// KindBodyNotStored: it happened, and the answer was too long to keep.
+	// KindBodyNotStored: it happened, and the answer was too long to keep, a stream, or without an end of its own.
 	KindBodyNotStored Kind = "body-not-stored"
 
 	// KindStoreUnavailable: nothing was done, since it could not be recorded.

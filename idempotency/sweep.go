@@ -18,7 +18,9 @@ const (
 )
 
 // Run sweeps until ctx is done, at once and then every Config.SweepEvery, and
-// returns the cause. A sweep that fails is logged and tried again.
+// returns the cause. A sweep that fails is logged and tried again. Once the database was removed or
+// replaced under the store, nothing is executed any more and Run returns keep.ErrReplaced: the
+// process should end, as a host does.
 //
 // Without Run a guard works as well, but the store keeps what is over.
 func (g *Guard) Run(ctx context.Context) error {
@@ -30,6 +32,8 @@ func (g *Guard) Run(ctx context.Context) error {
 		}
 		select {
 		case <-ticker.C:
+		case <-g.loss.noticed:
+			return g.loss.err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -46,6 +50,7 @@ func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 	for {
 		start := time.Now()
 		n, err := g.store.Sweep(ctx, now, g.cfg.SweepBatch)
+		g.notice(ctx, err)
 		deleted += n
 		if err != nil {
 			return deleted, fmt.Errorf("sweep idempotency keys: %w", err)
@@ -86,7 +91,9 @@ func (g *Guard) markLate(ctx context.Context, now time.Time) error {
 			if err != nil {
 				continue // it lives
 			}
-			if err := g.store.Write(ctx, after); err != nil && !errors.Is(err, keep.ErrStale) {
+			err = g.store.Write(ctx, after)
+			g.notice(ctx, err)
+			if err != nil && !errors.Is(err, keep.ErrStale) {
 				return fmt.Errorf("mark idempotency key %s: %w", rec.ID, err)
 			}
 			g.waiting.wake(rec.ID)

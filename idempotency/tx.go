@@ -84,7 +84,14 @@ func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 		}
 	}
 	err = errors.Join(err, tx.Rollback())
+	c.g.notice(ctx, err)
 	if errors.Is(err, key.ErrFenced) {
+		return err
+	}
+	if errors.Is(err, keep.ErrReplaced) { // what it wrote is lost with the database
+		if c.rt.Atomic {
+			err = errors.Join(errUndone, err)
+		}
 		return err
 	}
 	// After a failed commit only the record knows.

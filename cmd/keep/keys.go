@@ -26,6 +26,7 @@ import (
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/postgres"
 )
 
 // A keyring is what the commands do with keys: in a database, or through the
@@ -144,13 +145,17 @@ func (k keysOfAPI) Forget(ctx context.Context, reference, _ string, _ time.Time)
 	return k.c.ForgetKey(ctx, reference)
 }
 
-// withKeyStore calls f with the records of the configured database, around a daemon. Postgres is
-// opened as a proxy opens it, and gets no tables but those of keys.
+// withKeyStore calls f with the records of the configured database, around a daemon. Postgres gets
+// no tables but those of keys, and none from a command that adds no keys.
 func (a *app) withKeyStore(ctx context.Context, cfg *config.Config, r database.Role, f func(idempotency.Store) error) (err error) {
 	var store idempotency.Store
 	var closeStore func() error
 	if database.IsPostgres(cfg.DB) {
-		if store, closeStore, err = openKeys(ctx, cfg.DB, false); err != nil {
+		prepare := (*postgres.Keys).Check
+		if r >= database.ToDeploy {
+			prepare = (*postgres.Keys).Migrate
+		}
+		if store, closeStore, err = openKeyTable(ctx, cfg.DB, prepare); err != nil {
 			return exit.NoDatabase(err)
 		}
 	} else {
@@ -363,7 +368,7 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 		},
 	}
 	cmd.Flags().StringVar(&header, "header", "X-User-Id", "`name` of the header that has a request's user_id")
-	cmd.Flags().DurationVar(&ttl, "ttl", idempotency.DefaultTTL, "how `long` answers are kept, from created_at on")
+	cmd.Flags().DurationVar(&ttl, "ttl", idempotency.DefaultTTL, "how `long` answers are kept, from completed_at on, or created_at if there is none")
 	return cmd
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -76,16 +77,17 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 			fmt.Fprintf(a.Err, "keep proxy: admin on http://%s\n", admin)
 		}
 	}
+	targets, err := project.Notify.Targets(a.log)
+	if err := errors.Join(cfg.Validate(), err); err != nil { // before a database is made
+		return exit.Misusef("%w", err)
+	}
+	defer a.outliveHangups()()
 	store, closeStore, err := openKeys(ctx, project.DB, a.Anew)
 	if err != nil {
 		return exit.NoDatabase(err)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	p, err := proxy.New(store, cfg)
-	if err != nil {
-		return exit.Misusef("%w", err)
-	}
-	targets, err := project.Notify.Targets(a.log)
 	if err != nil {
 		return exit.Misusef("%w", err)
 	}
@@ -100,9 +102,39 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 	return p.Run(ctx)
 }
 
+// outliveHangups has SIGHUP logged until the function that it returns is called: it would end the process at once, and
+// leave the requests under way in doubt. keep serve, too, outlives its terminal.
+func (a *app) outliveHangups() (stop func()) {
+	if a.hangups == nil {
+		return func() {}
+	}
+	hangups, release := a.hangups()
+	over := make(chan struct{})
+	var logging sync.WaitGroup
+	say := func() { a.log.Warn("SIGHUP: keep proxy reads keep.toml at its start alone: restart it for a change") }
+	logging.Go(func() {
+		for {
+			select {
+			case <-hangups:
+				say()
+			case <-over:
+				if len(hangups) > 0 {
+					say()
+				}
+				return
+			}
+		}
+	})
+	return func() {
+		release()
+		close(over)
+		logging.Wait()
+	}
+}
+
 // openKeys opens the records of a file, or of a Postgres database, which several
 // proxies may share, and brings the tables of Postgres up to date. The function that it returns
-// closes both. Anew begins a file that is gone anew.
+// closes both. Anew begins a file that is gone anew. It is for who takes keys, or adds them.
 func openKeys(ctx context.Context, db string, anew bool) (idempotency.Store, func() error, error) {
 	if !database.IsPostgres(db) {
 		file, err := openKeyFile(ctx, db, anew)
@@ -111,17 +143,39 @@ func openKeys(ctx context.Context, db string, anew bool) (idempotency.Store, fun
 		}
 		return file.Keys(), file.Close, nil
 	}
+	return openKeyTable(ctx, db, (*postgres.Keys).Migrate)
+}
+
+// openKeyTable opens the records of a Postgres database, once prepare found them, or made them.
+func openKeyTable(ctx context.Context, db string, prepare func(*postgres.Keys, context.Context) error) (idempotency.Store, func() error, error) {
 	pool, err := pgxpool.New(ctx, db)
 	if err != nil {
 		return nil, nil, err
 	}
 	keys := postgres.NewKeys(pool)
-	if err := keys.Migrate(ctx); err != nil {
+	if err := prepare(keys, ctx); err != nil {
 		pool.Close()
+		name := postgres.Redact(db)
+		if _, down := errors.AsType[*pgconn.ConnectError](err); down {
+			err = fmt.Errorf("%s cannot be reached; start its server, or name another database with --db: %w", name, err)
+		} else if errors.Is(err, keep.ErrNoDatabase) {
+			err = &noKeysError{name}
+		}
 		return nil, nil, err
 	}
 	return keys, func() error { pool.Close(); return nil }, nil
 }
+
+// A noKeysError is returned where keys are looked for in a database that has none.
+type noKeysError struct{ name string }
+
+// Error says how to make them.
+func (e *noKeysError) Error() string {
+	return fmt.Sprintf("there are no idempotency keys in %s yet; start keep proxy on it, or name another database with --db", e.name)
+}
+
+// Is reports that nothing was made yet.
+func (e *noKeysError) Is(target error) bool { return target == keep.ErrNoDatabase }
 
 // Several proxies may start at once on one file: one of them makes it, or brings it up
 // to date, and the others wait for that.

@@ -14,10 +14,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/internal/pgtest"
 
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
@@ -217,5 +221,70 @@ func TestProxyOnAnOlderCopy(t *testing.T) {
 	}
 	if _, _, err := openKeys(t.Context(), path, false); !errors.Is(err, keep.ErrOlderCopy) {
 		t.Errorf("an older copy: %v", err)
+	}
+}
+
+// A command that looks at keys makes nothing where there are none, and says what to do where there is no server.
+func TestKeysOfNoPostgres(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	ref := "key_36aagtdmsnzqbd7rejge7z5zdv"
+	for _, args := range [][]string{{"keys"}, {"keys", "show", ref}, {"keys", "resolve", ref, "happened"}, {"keys", "forget", ref, "--yes"}} {
+		var out, said bytes.Buffer
+		if status := run(t.Context(), append(args, "--db", url), &out, &said); status != exit.Unreachable || !strings.Contains(said.String(), "start keep proxy") {
+			t.Errorf("%s: %d %s%s", args, status, &out, &said)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	var made bool
+	if err := conn.QueryRow(t.Context(), `SELECT to_regclass('idempotency_key') IS NOT NULL`).Scan(&made); err != nil || made {
+		t.Errorf("a table was made: %v, %v", made, err)
+	}
+	var out, said bytes.Buffer
+	status := run(t.Context(), []string{"keys", "--db", "postgres://u:secret@127.0.0.1:1/x"}, &out, &said)
+	if text := said.String(); status != exit.Unreachable || !strings.Contains(text, "postgres://u@127.0.0.1:1/x") || !strings.Contains(text, "--db") || strings.Contains(text, "secret") || strings.Contains(text, "migrate") {
+		t.Errorf("without a server: %d %s", status, text)
+	}
+}
+
+// A proxy whose configuration is wrong says all that is wrong with its routes, and makes no database.
+func TestProxyWithWrongRoutes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := "db = '" + filepath.Join(dir, "keys.db") + "'\n[proxy]\nupstream = 'http://127.0.0.1:1'\n[[proxy.routes]]\npath = '/a'\ncaller = 'nobody'\n[[proxy.routes]]\npath = '/b'\npolicy = 'perhaps'\n"
+	if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	status := run(t.Context(), []string{"proxy", "--config", filepath.Join(dir, "keep.toml")}, &out, &said)
+	if status != exit.Misused || !strings.Contains(said.String(), `caller "nobody"`) || !strings.Contains(said.String(), `policy "perhaps"`) {
+		t.Errorf("%d %s", status, &said)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "keys.db*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %s, %v", left, err)
+	}
+}
+
+// A proxy outlives its terminal, as keep serve does, and says that it reads keep.toml at its start alone.
+func TestProxyHangup(t *testing.T) {
+	t.Parallel()
+	did := new(counter)
+	up := httptest.NewServer(did)
+	defer up.Close()
+	p := startProxy(t, filepath.Join(t.TempDir(), "keys.db"), up.URL, "")
+	p.signal(t, syscall.SIGHUP)
+	if status, body := try(newTransport(t), p.url, "k"); status != 201 {
+		t.Errorf("after SIGHUP: %d %s", status, body)
+	}
+	p.signal(t, syscall.SIGTERM)
+	if said := <-p.said; !strings.Contains(said, "SIGHUP") {
+		t.Errorf("it said: %s", said)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("the proxy ended with %v", err)
 	}
 }

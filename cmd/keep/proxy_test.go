@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -26,7 +27,52 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
+
+// A proxy whose file is removed or replaced under it passes nothing on any more, says so, and ends as a host does.
+func TestProxyOnAReplacedFile(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(path, other string) error{
+		"removed": func(path, _ string) error {
+			return errors.Join(os.Remove(path), os.Remove(path+"-wal"), os.Remove(path+"-shm"))
+		},
+		"replaced": func(path, other string) error { return os.Rename(other, path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			did := new(counter)
+			up := httptest.NewServer(did)
+			defer up.Close()
+			path, other := filepath.Join(t.TempDir(), "keys.db"), filepath.Join(t.TempDir(), "other.db")
+			_, end, err := openKeys(t.Context(), other, false)
+			if err := errors.Join(err, end()); err != nil {
+				t.Fatal(err)
+			}
+			p := startProxy(t, path, up.URL, "lease = '30s'")
+			transport := newTransport(t)
+			if status, body := try(transport, p.url, "a"); status != 201 {
+				t.Fatalf("before: %d %s", status, body)
+			}
+			if err := harm(path, other); err != nil {
+				t.Fatal(err)
+			}
+			if status, body := try(transport, p.url, "b"); status != 503 || !strings.Contains(body, "store-unavailable") {
+				t.Errorf("after: %d %s", status, body)
+			}
+			said := <-p.said
+			if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.ExitCode() != exit.Unreachable || !strings.Contains(said, "removed or replaced; nothing is executed") {
+				t.Errorf("the proxy ended with %v and said:\n%s", err, said)
+			}
+			did.mu.Lock()
+			defer did.mu.Unlock()
+			if did.done["b"] != 0 {
+				t.Error("the request was passed on")
+			}
+		})
+	}
+}
 
 // Two processes on one database run a key once, however many ask for it at once.
 func TestProxiesShareADatabase(t *testing.T) {

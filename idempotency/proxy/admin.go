@@ -90,17 +90,16 @@ func localOnly(next http.Handler) http.Handler {
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	// A store that only reads is of no use to a new key. This writes nothing, but
-	// would: nothing is over since 1970.
-	_, err := p.store.Sweep(ctx, time.Unix(0, 0), 1)
-	switch {
-	case p.draining.Load():
+	if p.draining.Load() {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
-	case err != nil:
-		http.Error(w, "the store takes no writes", http.StatusServiceUnavailable)
-	default:
-		fmt.Fprintln(w, "ready")
+		return
 	}
+	// A store that only reads is of no use to a new key.
+	if err := p.guard.Ready(ctx); err != nil {
+		http.Error(w, "the store takes no writes", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
 }
 
 // serveUnknown writes how many keys wait for somebody who knows, of all proxies on

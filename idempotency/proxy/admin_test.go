@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store/memory"
@@ -164,6 +167,27 @@ func TestRouteRefused(t *testing.T) {
 	} {
 		if _, err := proxy.New(new(memory.Keys), proxy.Config{Upstream: "http://x", Routes: []proxy.Route{r}}); err != nil {
 			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
+
+// fullStore deletes what there is, and takes nothing new, as one on a full disk.
+type fullStore struct{ memory.Keys }
+
+func (*fullStore) Write(context.Context, key.Record) error { return keep.ErrDiskFull }
+
+// A proxy on a full disk is not ready.
+func TestNotReadyOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for want, store := range map[int]idempotency.Store{200: new(memory.Keys), 503: new(fullStore)} {
+		p, err := proxy.New(store, proxy.Config{Upstream: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := httptest.NewRecorder()
+		p.OwnerAdmin().ServeHTTP(got, httptest.NewRequest("GET", "/readyz", nil))
+		if got.Code != want {
+			t.Errorf("/readyz = %d %s, want %d", got.Code, got.Body, want)
 		}
 	}
 }

@@ -112,8 +112,8 @@ type Config struct {
 	// is none.
 	AdminSocket string `toml:"admin_socket"`
 
-	// Routes say what is done where; the first match wins. If empty, one with
-	// all defaults.
+	// Routes say what is done where: the first wins whose path and methods match.
+	// If empty, one with all defaults.
 	Routes []Route `toml:"routes"`
 
 	// Logger receives what a person should know. If nil, slog.Default().
@@ -127,7 +127,7 @@ type Config struct {
 // A Route is one [[proxy.routes]] table; see idempotency.Rule for the fields.
 type Route struct {
 	Path          string   `toml:"path"`            // pattern such as "/orders/{id}/pay"; empty: every path
-	Methods       []string `toml:"methods"`         // that are guarded; empty: POST, PUT and PATCH
+	Methods       []string `toml:"methods"`         // of the route; others are those of the next route. Empty: POST, PUT and PATCH
 	Key           string   `toml:"key"`             // "header:NAME" or "body:$.PATH"; empty: Idempotency-Key
 	Require       bool     `toml:"require"`         // a request without a key gets 400
 	TTL           Duration `toml:"ttl"`             // how long an answer is kept; zero: 7 days

@@ -46,11 +46,12 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	var rules []idempotency.Rule
+	var mistakes []error
 	identity := []string{key.Header, key.LegacyHeader, "Authorization", "X-Api-Key", "Content-Type"} // that of the zero Route, and the fingerprint's
 	for _, r := range cfg.Routes {
 		rule, reads, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
 		if err != nil {
-			return nil, fmt.Errorf("proxy: %w", err)
+			mistakes = append(mistakes, fmt.Errorf("proxy: %w", err))
 		}
 		rules, identity = append(rules, rule), append(identity, reads...)
 	}
@@ -59,11 +60,23 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		Logger: cfg.Logger, Observe: p.metrics.observe,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
+		mistakes = append(mistakes, fmt.Errorf("proxy: %w", err))
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
 	}
 	guarded := p.guard.Handler(p.forward(upstream, identity))
 	p.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { guarded.ServeHTTP(plainWriter{w}, r) })
 	return p, nil
+}
+
+// Validate returns all that is wrong with c. It touches nothing.
+func (c Config) Validate() error {
+	p, err := New(struct{ idempotency.Store }{}, c)
+	if err == nil {
+		p.end()
+	}
+	return err
 }
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -173,8 +186,8 @@ func transport() *http.Transport {
 	return t
 }
 
-// Run listens and serves until ctx is done, then drains. It returns nil after a
-// clean end, and what went wrong otherwise.
+// Run listens and serves until ctx is done, or the database was removed or replaced under it
+// (keep.ErrReplaced), then drains. It returns nil after a clean end, and what went wrong otherwise.
 func (p *Proxy) Run(ctx context.Context) error {
 	clients, err := net.Listen("tcp", p.cfg.Listen)
 	if err != nil {
@@ -193,7 +206,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var work sync.WaitGroup
-	work.Go(func() { _ = p.guard.Run(ctx) })
+	work.Go(func() { stop(p.guard.Run(ctx)) })
 	work.Go(func() { stop(p.serve(front, clients)) })
 	if admin != nil {
 		work.Go(func() { stop(back.Serve(admin)) })

@@ -15,6 +15,21 @@ var keysBreaks = []Break{
 		`if rt.callerMayChange {`, `if false {`, "./idempotency -run TestGuard/renewed_token"},
 	{"guard-signed-requests-pass", "once", "idempotency/caller.go",
 		`ok && !isOneOf(scheme, stableSchemes)`, `ok && scheme == ""`, "./idempotency -run TestGuard/credentials"},
+	{"guard-executes-without-its-file", "once", "idempotency/call.go",
+		`		if !mine || errors.Is(err, keep.ErrReplaced) {`, `		if !mine {`, "./idempotency -run TestReplacedStore"},
+	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
+		`		if rt.takes(r) {
+			return rt
+		}`, `		if rt.isAbout(r) {
+			if !rt.takes(r) {
+				return nil
+			}
+			return rt
+		}`, "./idempotency -run TestRouteByPathAndMethod"},
+	{"guard-is-ready-without-space", "explained", "idempotency/ready.go",
+		`if err = g.store.Write(ctx, rec); err == nil {`, `if err == nil {`, "./idempotency/proxy -run TestNotReadyOnAFullDisk"},
+	{"keys-are-taken-uncounted", "once", "store/sqlite/idempotency.go",
+		`if err == nil && r.State == key.InProgress {`, `if false {`, "./store/sqlite -run TestTakenKeysAreMissed"},
 	{"guard-hosts-share-keys", "once", "law/key/record.go",
 		`hash("keep idempotency key 2", host, caller, key)`, `hash("keep idempotency key 2", "", caller, key)`, "./idempotency -run TestGuard/host"},
 	{"guard-forgets-former-records", "once", "store/memory/idempotency.go",

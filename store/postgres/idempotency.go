@@ -124,9 +124,8 @@ func (k *Keys) Migrate(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}
-		var exists, hosts bool
-		if err := tx.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL, EXISTS (SELECT 1 FROM pg_attribute
-			WHERE attrelid = to_regclass('idempotency_key') AND attname = 'host') `+asOfNow).Scan(&exists, &hosts); err != nil {
+		exists, hosts, err := tablesOfKeys(ctx, tx)
+		if err != nil {
 			return err
 		}
 		for i, done := range []bool{exists, hosts} {
@@ -147,6 +146,29 @@ func (k *Keys) Migrate(ctx context.Context) error {
 		return fmt.Errorf("migrate idempotency keys: %w", err)
 	}
 	return nil
+}
+
+// Check returns nil if the table is there and up to date, keep.ErrNoDatabase if it is missing, and what to do if it is
+// that of an earlier version. It makes nothing.
+func (k *Keys) Check(ctx context.Context) error {
+	switch exists, hosts, err := tablesOfKeys(ctx, k.pool); {
+	case err != nil:
+		return err
+	case !exists:
+		return keep.ErrNoDatabase
+	case !hosts:
+		return errors.New("the table of idempotency keys is that of an earlier version: start keep proxy once")
+	}
+	return nil
+}
+
+// tablesOfKeys reports which of keyMigrations were made.
+func tablesOfKeys(ctx context.Context, from interface {
+	QueryRow(context.Context, string, ...any) pgx.Row
+}) (exists, hosts bool, err error) {
+	err = from.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL, EXISTS (SELECT 1 FROM pg_attribute
+		WHERE attrelid = to_regclass('idempotency_key') AND attname = 'host') `+asOfNow).Scan(&exists, &hosts)
+	return exists, hosts, err
 }
 
 const keyColumns = `id, version, alias, host, key, caller, method, path, fingerprint, state, atomic, token, doubts,

@@ -82,7 +82,13 @@ func (k *Keys) Write(ctx context.Context, r key.Record) error {
 	}
 	err := ErrReadOnly
 	if k.db.write != nil {
-		err = k.db.write.do(ctx, func(conn *conn) error { return writeKey(conn.exec, r) })
+		err = k.db.write.do(ctx, func(conn *conn) error {
+			err := writeKey(conn.exec, r)
+			if err == nil && r.State == key.InProgress { // only a guard takes a key, and executes what it is of
+				k.db.write.counts.serve()
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)

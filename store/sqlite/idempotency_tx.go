@@ -31,11 +31,12 @@ func (k *Keys) Begin(ctx context.Context) (key.Tx, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("begin: %w", err), pool.Close())
 	}
-	return &keyTx{pool, tx}, nil
+	return &keyTx{k.db, pool, tx}, nil
 }
 
 // A keyTx is a transaction with a connection of its own.
 type keyTx struct {
+	db   *DB
 	pool *sql.DB
 	tx   *sql.Tx
 }
@@ -64,9 +65,13 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 	return nil
 }
 
-// Commit makes everything durable and gives the connection back.
-func (t *keyTx) Commit(context.Context) error {
-	return errors.Join(t.tx.Commit(), t.pool.Close())
+// Commit makes everything durable and gives the connection back. Only the writer knows whether the file
+// is still the one that was opened, and looks after each transaction: so it makes an empty one.
+func (t *keyTx) Commit(ctx context.Context) error {
+	if err := errors.Join(t.tx.Commit(), t.pool.Close()); err != nil {
+		return err
+	}
+	return t.db.write.do(context.WithoutCancel(ctx), func(*conn) error { return nil })
 }
 
 // Rollback undoes everything. After Commit it does nothing.

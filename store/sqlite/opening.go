@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -16,7 +17,7 @@ import (
 // lock is a copy from before: whoever worked on it would do again what was done since. The database counts first, in a transaction that is on
 // disk, so a death or a power loss between the two leaves a file that says more, which is no copy. A copy looks like
 // the file of a host that was killed if all that it wrote since was within a second of a transaction that it had counted.
-// Who serves without being a host, as a proxy of idempotency keys, counts as well.
+// Who serves without being a host, as a proxy of idempotency keys, counts as well, and so does who takes such a key.
 //
 // A file that was filled with the records of another, or that a person says was restored, counts
 // anew, by another name of its count: it may take the place of the other one.
@@ -123,7 +124,7 @@ func countAnew(c *conn) error {
 
 // counts says who counts transactions, and when.
 type counts struct {
-	on     bool
+	on     atomic.Bool
 	host   bool
 	due    <-chan time.Time // has a value each second
 	owed   bool             // one was taken, and no transaction was counted since
@@ -132,7 +133,7 @@ type counts struct {
 
 // begin reads what the connection has changed so far, if the transaction that began is to be counted.
 func (n *counts) begin(c *conn) (err error) {
-	if !n.on {
+	if !n.on.Load() {
 		return nil
 	}
 	select {
@@ -144,6 +145,13 @@ func (n *counts) begin(c *conn) (err error) {
 		n.before, err = c.changes()
 	}
 	return err
+}
+
+// serve has this transaction counted, which changes something, and those after it as they come: it is of who serves.
+func (n *counts) serve() {
+	if n.on.CompareAndSwap(false, true) {
+		n.owed, n.before = true, -1
+	}
 }
 
 // count counts a transaction that changed something, as a part of it, if that is due, and returns what the lock is to say when

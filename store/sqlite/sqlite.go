@@ -41,7 +41,8 @@ type Config struct {
 	New bool
 
 	// Counts has what this process writes counted, as what a host writes is, so that an older copy of the file
-	// is known although no host works on it (keep.ErrOlderCopy). It is for who serves, not for a command.
+	// is known although no host works on it (keep.ErrOlderCopy), and a file that is gone (keep.ErrGone). It is for who
+	// serves, not for a command. Who takes idempotency keys counts from the first one on, whatever this says.
 	Counts bool
 
 	// BusyTimeout is how long a commit waits while another process writes. If
@@ -63,7 +64,6 @@ type DB struct {
 	seconds <-chan time.Time // has a value each second, for the count of transactions; nil: Open makes it
 
 	lock  *hostLock // of a host
-	open  bool      // its beginning was counted
 	read  *sql.DB
 	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
 	over  atomic.Bool
@@ -113,13 +113,13 @@ func (db *DB) Open(ctx context.Context) (err error) {
 			db.write.identity.raw = db.lock.file
 			db.write.identity.findID()
 		}
-		db.write.counts = counts{on: db.lock != nil || db.cfg.Counts, host: db.lock != nil, due: db.seconds} // before its first request
+		db.write.counts.host, db.write.counts.due = db.lock != nil, db.seconds // before its first request
 	}
-	if db.write != nil && db.write.counts.on {
+	if db.write != nil && (db.lock != nil || db.cfg.Counts) {
 		if err := db.signed(ctx); err != nil {
 			return err
 		}
-		db.open = true
+		db.write.counts.on.Store(true)
 	}
 	if err := db.openReaders(ctx); err != nil || db.cfg.ReadOnly {
 		return err
@@ -161,9 +161,8 @@ func (db *DB) openReaders(ctx context.Context) error {
 // Closing twice is fine.
 func (db *DB) Close() error {
 	db.over.Store(true)
-	if db.open {
+	if db.write != nil && db.write.counts.on.Swap(false) {
 		_ = db.signed(context.Background()) // of a file that was replaced, or is full, it says nothing
-		db.open = false
 	}
 	var errs []error
 	if db.write != nil {

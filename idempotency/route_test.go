@@ -1,0 +1,107 @@
+package idempotency_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/idempotency"
+)
+
+func to(method, path string) func(*http.Request) {
+	return func(r *http.Request) { r.Method, r.URL.Path = method, path }
+}
+
+// The first rule wins that is about the path and the method of a request.
+func TestRouteByPathAndMethod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{Rules: []idempotency.Rule{
+		{Path: "/payments", Methods: []string{"POST"}, Require: true},
+		{Path: "/payments", Methods: []string{"DELETE"}},
+		{},
+	}}, nil)
+	for i, method := range []string{"POST", "DELETE", "PUT", "PATCH"} {
+		for range 2 {
+			w.do(with(fmt.Sprint("k", i), to(method, "/payments")))
+		}
+		w.ran(int64(i + 1))
+	}
+	w.problem(w.do(with("", to("POST", "/payments"))), 400, idempotency.KindKeyMissing)
+	if got := w.do(with("", to("DELETE", "/payments"))); got.Code != 201 {
+		t.Errorf("DELETE without a key = %d", got.Code)
+	}
+	// What became of a request is asked by the rule that it went by.
+	if w.record("k1").Method != "DELETE" {
+		t.Errorf("record %+v", w.record("k1"))
+	}
+	asked := w.do(with("", to("GET", idempotency.InstancePath+w.record("k1").ID.String())))
+	if asked.Code != 200 {
+		t.Errorf("asked about a DELETE: %d %s", asked.Code, asked.Body)
+	}
+}
+
+// Requests with a key that no rule guards are logged, each method and path once, and not without end.
+func TestUnmatchedIsLogged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Path: "/orders", Methods: []string{"POST"}}), nil)
+	lines := func() int { return strings.Count(w.log.String(), "no route guards") }
+	for range 3 {
+		w.do(with("k", to("DELETE", "/orders")))
+		w.do(with("k", to("POST", "/bills")))
+		w.do(with("k", to("GET", "/orders")))
+	}
+	if n := lines(); n != 2 || !strings.Contains(w.log.String(), "method=DELETE path=/orders") {
+		t.Errorf("%d lines, want one for each method and path:\n%s", n, &w.log)
+	}
+	for i := range 1000 {
+		w.do(with("k", to("POST", fmt.Sprint("/bills/", i))))
+	}
+	if n := lines(); n > 100 || !strings.Contains(w.log.String(), "only counted") {
+		t.Errorf("%d lines for a thousand paths:\n%s", n, &w.log)
+	}
+}
+
+// A rule that no request comes to is a mistake, and all mistakes are said at once.
+func TestUnreachableRules(t *testing.T) {
+	t.Parallel()
+	store := newWorld(t, idempotency.Config{}, nil).store
+	post, del := []string{"POST"}, []string{"DELETE"}
+	for _, test := range []struct {
+		rules []idempotency.Rule
+		bad   string
+	}{
+		{[]idempotency.Rule{{Path: "/a", Methods: post}, {Path: "/a", Methods: del}, {}}, ""},
+		{[]idempotency.Rule{{}, {Path: "/a"}}, "/a"},
+		{[]idempotency.Rule{{Path: "/a"}, {Path: "/a", Methods: post}}, "/a"},
+		{[]idempotency.Rule{{Path: "/a", Methods: post}, {Path: "/a"}}, ""},
+		{[]idempotency.Rule{{Path: "/a", Methods: post}, {Methods: []string{"PUT", "PATCH"}}, {Path: "/a"}}, "/a"},
+		{[]idempotency.Rule{{Path: "/a/{id}"}, {Path: "/a/b"}}, "/a/b"},
+		{[]idempotency.Rule{{Path: "/a/b"}, {Path: "/a/{id}"}}, ""},
+		{[]idempotency.Rule{{Path: "/a/{id}"}, {Path: "/a/{other}"}}, "/a/{other}"},
+		{[]idempotency.Rule{{Path: "/a/"}, {Path: "/a/{id}/c"}}, "/a/{id}/c"},
+		{[]idempotency.Rule{{Path: "/a/{id}/c"}, {Path: "/a/"}}, ""},
+		{[]idempotency.Rule{{Path: "/a/{$}"}, {Path: "/a/{x}"}, {Path: "/a/{x}/{y}"}, {Path: "/a/"}}, ""},
+		{[]idempotency.Rule{{Path: "/a/"}, {Path: "/a/{x...}"}}, "/a/{x...}"},
+		{[]idempotency.Rule{{Path: "h.example/a"}, {Path: "/a"}}, ""},
+		{[]idempotency.Rule{{Path: "/a"}, {Path: "h.example/a"}}, "h.example/a"},
+		{[]idempotency.Rule{{Path: "POST /a"}, {Path: "/a"}}, ""},
+		{[]idempotency.Rule{{Path: "/a"}, {Path: "POST /a"}}, "POST /a"},
+		{[]idempotency.Rule{{Path: "DELETE /a"}}, "DELETE /a"},
+		{[]idempotency.Rule{{}, {}}, "default"},
+	} {
+		_, err := idempotency.New(store, idempotency.Config{Rules: test.rules})
+		switch {
+		case test.bad == "" && err != nil:
+			t.Errorf("%+v: %v", test.rules, err)
+		case test.bad != "" && (err == nil || !strings.Contains(err.Error(), "route "+test.bad+": ")):
+			t.Errorf("%+v: %v, want it to name %q", test.rules, err, test.bad)
+		}
+	}
+	_, err := idempotency.New(store, idempotency.Config{Rules: []idempotency.Rule{{Path: "a"}, {Path: "/c", Wait: -1}, {Path: "/b"}, {Path: "/b"}}})
+	for _, want := range []string{"route a: path", "negative", "route /b: no request"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New = %v, want it to say %q, too", err, want)
+		}
+	}
+}
