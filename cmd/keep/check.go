@@ -121,7 +121,7 @@ func isDir(path string) bool {
 }
 
 // checkNames returns what may be, by another name, what the database has work of, and, if the scripts are the whole
-// project, what goes on without one. A database that cannot be read is no mistake of the project.
+// project, what continues without one. A database that cannot be read is no mistake of the project.
 func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []project.Script, whole bool, conns []connector.Connection) []terminal.Problem {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -142,7 +142,7 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 		var all []keep.Workflow
 		if all, err = db.Workflows(ctx); err == nil {
 			if names := project.WithoutScript(all, scripts); whole && len(names) > 0 {
-				return []terminal.Problem{{Severity: string(workflow.Warning), Code: "no-script", Message: project.GoesOn(names), Fix: project.HowToEnd(names)}}
+				return []terminal.Problem{{Severity: string(workflow.Warning), Code: "no-script", Message: project.Continues(names), Fix: project.HowToEnd(names)}}
 			}
 			return nil
 		}

@@ -104,7 +104,7 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 	})
 }
 
-// sayWithoutScript says which workflows go on though the scripts, which are all of the project, are of others.
+// sayWithoutScript says which workflows continue though the scripts, which are all of the project, are of others.
 func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, scripts []project.Script) error {
 	all, err := c.Workflows(ctx)
 	if err != nil {
@@ -120,14 +120,14 @@ func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, scripts []pro
 		script.Name = continuedAs(all, script.Definition)
 		ours[i].Workflow = &script
 	}
-	a.sayGoesOn(rows, ours)
+	a.sayContinuing(rows, ours)
 	return nil
 }
 
-// sayGoesOn says which workflows go on without a script.
-func (a *app) sayGoesOn(all []keep.Workflow, scripts []project.Script) {
+// sayContinuing says which workflows continue without a script.
+func (a *app) sayContinuing(all []keep.Workflow, scripts []project.Script) {
 	if names := project.WithoutScript(all, scripts); len(names) > 0 {
-		fmt.Fprintf(a.Err, "keep: %s; %s\n", project.GoesOn(names), project.HowToEnd(names))
+		fmt.Fprintf(a.Err, "keep: %s; %s\n", project.Continues(names), project.HowToEnd(names))
 	}
 }
 

@@ -47,7 +47,7 @@ type Doubt struct {
 	Names    string            // of Connection and Tool: all that was is to say, in TOML
 	Table    string            // of Ruled: where the rules are
 	Taken    bool              // of Topic, Job and Producer: it was Gone first, and another one has that name now
-	Idle     bool              // of Workflow: it has done nothing yet, and goes on
+	Idle     bool              // of Workflow: it has done nothing yet, and continues
 }
 
 // Error says what is in doubt.
@@ -66,7 +66,7 @@ func (d Doubt) Error() string {
 		return fmt.Sprintf("the %s %s of workflow %s was %s first, and another one has that name now: what one did would count for the other", d.Kind, d.Fresh, d.Workflow, d.Gone)
 	}
 	if d.Idle {
-		return fmt.Sprintf("the workflow %s goes on in the database, no script has its name, and the workflow %s is new: if they are one, both would do the work", d.Gone, d.Fresh)
+		return fmt.Sprintf("the workflow %s continues in the database, no script has its name, and the workflow %s is new: if they are one, both would do the work", d.Gone, d.Fresh)
 	}
 	of := ""
 	if d.Workflow != "" {
@@ -99,7 +99,7 @@ func (d Doubt) Fix() string {
 	case Job, Producer:
 		return fmt.Sprintf("write %s: { was: %q, … } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
 	}
-	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one; the old one goes on then, until: keep pause %s", d.Gone, d.Gone)
+	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one; the old one continues then, until: keep pause %s", d.Gone, d.Gone)
 }
 
 // A ToolOf is a tool of a configuration.
@@ -133,7 +133,7 @@ type Stored struct {
 	Topics   []keep.TopicName
 	Handlers []keep.Handler     // of it
 	Worked   bool               // it has calls or items
-	Goes     bool               // nobody paused it: it goes on, whatever scripts there are
+	Goes     bool               // nobody paused it: it continues, whatever scripts there are
 	Did      []keep.ToolName    // tools of its calls that may have happened
 	Jobs     []keep.HandlerName // that ever ran, by the names of their items; none if there are no items
 	Ran      []keep.HandlerName // handlers that ever ran

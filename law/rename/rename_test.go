@@ -194,7 +194,7 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// TestIdleWorkflow is about one that has done nothing yet, which goes on beside what it may be now.
+// TestIdleWorkflow is about one that has done nothing yet, continues beside what it may be now.
 func TestIdleWorkflow(t *testing.T) {
 	poll := []keep.Handler{{Name: "poll", Kind: keep.Producer}}
 	for name, c := range map[string]struct {
@@ -202,7 +202,7 @@ func TestIdleWorkflow(t *testing.T) {
 		was         keep.WorkflowName
 		want        string
 	}{
-		"goes on":     {goes: true, want: "workflow invoices bills"},
+		"continues":    {goes: true, want: "workflow invoices bills"},
 		"is paused":   {},
 		"is the same": {goes: true, was: "invoices"},
 		"is another":  {goes: true, isNew: true},

@@ -313,7 +313,7 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 	return rename.Workflows(stored, written, exists), nil
 }
 
-// WithoutScript returns the workflows that go on as a database has them, though none of the scripts, which are all of a
+// WithoutScript returns the workflows that continue as a database has them, though none of the scripts, which are all of a
 // project and have the names of the database, is of them. Another project may have theirs.
 func WithoutScript(all []keep.Workflow, scripts []Script) (names []string) {
 	for _, w := range all {
@@ -324,12 +324,12 @@ func WithoutScript(all []keep.Workflow, scripts []Script) (names []string) {
 	return names
 }
 
-// GoesOn says that workflows go on without a script.
-func GoesOn(names []string) string {
-	return fmt.Sprintf("no script here has the name of %s, which the database goes on with", strings.Join(names, ", "))
+// Continues says that workflows continue without a script.
+func Continues(names []string) string {
+	return fmt.Sprintf("no script here has the name of %s, which continues in the database", strings.Join(names, ", "))
 }
 
-// HowToEnd says how workflows that go on without a script end.
+// HowToEnd says how workflows that continue without a script end.
 func HowToEnd(names []string) string {
 	return "if nothing else has its script, end it: keep pause " + names[0]
 }
