@@ -202,7 +202,7 @@ func TestIdleWorkflow(t *testing.T) {
 		was         keep.WorkflowName
 		want        string
 	}{
-		"continues":    {goes: true, want: "workflow invoices bills"},
+		"continues":   {goes: true, want: "workflow invoices bills"},
 		"is paused":   {},
 		"is the same": {goes: true, was: "invoices"},
 		"is another":  {goes: true, isNew: true},
