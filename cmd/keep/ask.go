@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/cmd/keep/internal/trust"
 	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
@@ -44,7 +45,8 @@ func (a *app) decide(ctx context.Context, f func(c *api.Client) error) error {
 func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) error) error {
 	cfg, err := a.LoadConfig(".")
 	if err != nil && (cfg == nil || cfg.DB == "") {
-		if !a.JSON { // what the host runs with is of before, and a pause cannot wait for a comma
+		// What the host runs with is of before, and a pause cannot wait for a comma. Another owner's file is refused all the same.
+		if _, untrusted := errors.AsType[*trust.Error](err); !untrusted && !a.JSON {
 			fmt.Fprintln(a.Err, "With --db FILE this command reaches the database, and the host that runs, whatever keep.toml says.")
 		}
 		return err

@@ -55,6 +55,11 @@ func TestTrust(t *testing.T) {
 	check(exit.Done) // its own
 	chmod(file, 0o666)
 	refused("everybody may write " + file)
+	t.Chdir(below)
+	var said bytes.Buffer
+	if status := run(t.Context(), []string{"status", "--db", filepath.Join(root, "keep.db")}, io.Discard, &said); status != exit.Misused || strings.Contains(said.String(), "With --db FILE") {
+		t.Errorf("keep status --db: status %d, and it says what does not help: %s", status, said.String())
+	}
 	chmod(file, 0o664)
 	chmod(root, 0o775)
 	check(exit.Done) // the group of files is this user's own

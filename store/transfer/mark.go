@@ -77,7 +77,7 @@ func (m Mark) Fenced() bool { return m.State == Incoming || m.State == Sealed ||
 func (m Mark) Refuse() error {
 	switch m.State {
 	case Incoming:
-		return fmt.Errorf("%w: a copy of %s to it was not finished; give the same keep db copy again", keep.ErrSealed, m.Peer)
+		return fmt.Errorf("%w: a copy of %s to it was not finished, or was taken back (keep db unseal); use that one, or give the same keep db copy again", keep.ErrSealed, m.Peer)
 	case Sealed:
 		return fmt.Errorf("%w: it was moved to %s at %s; use that one, or see keep db unseal --help",
 			keep.ErrSealed, m.Peer, m.At.UTC().Format(time.RFC3339))
