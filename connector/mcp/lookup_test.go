@@ -20,6 +20,7 @@ func TestLookup(t *testing.T) {
 	for name, c := range map[string]struct {
 		match   []string
 		args    map[string]json.RawMessage
+		token   [2]string // its param, and what is appended
 		payload string
 		rows    string
 		want    connector.Verdict
@@ -35,9 +36,12 @@ func TestLookup(t *testing.T) {
 		"a field that no row has":          {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"name":"a","body":"b"}]`, want: connector.Unwitnessed, detail: "none has the field title of match"},
 		"a param within a filter": {match: []string{"title"}, args: map[string]json.RawMessage{"filter": raw(`{"and":[{"body":"{body}"},{"since":"after {sent_at}"}]}`)},
 			payload: `{"title":"a","body":{"n":1.50}}`, rows: `[]`, want: connector.Absent, asked: `{"filter":{"and":[{"body":{"n":1.50}},{"since":"after 2026-05-04T03:01:01Z"}]}}`},
-		"a secret":                     {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"other-organisation"}]`, want: connector.Retry, detail: "a secret is hidden"},
-		"a secret, and rows of others": {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Absent},
-		"a secret in another param":    {match: []string{"title"}, payload: `{"title":"a","key":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
+		"a param that is the token": {token: [2]string{"id", ""}, args: map[string]json.RawMessage{"of": raw(`"{id}"`)}, payload: `{"id":"mine"}`, rows: `[{"id":"tok"}]`,
+			want: connector.Happened, asked: `"of":"tok"`},
+		"a text that the token is appended to": {match: []string{"body"}, token: [2]string{"body", " [{token}]"}, payload: `{"body":"b"}`, rows: `[{"body":"b [tok]"}]`, want: connector.Happened},
+		"a secret":                             {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"other-organisation"}]`, want: connector.Retry, detail: "a secret is hidden"},
+		"a secret, and rows of others":         {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Absent},
+		"a secret in another param":            {match: []string{"title"}, payload: `{"title":"a","key":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +55,7 @@ func TestLookup(t *testing.T) {
 				return true
 			})})
 			defer s.Close()
-			p := mcp.Pairing{Tool: "add", Identity: c.match, Lookup: &mcp.Lookup{Tool: "list", Found: "$.rows", Match: c.match, Args: c.args, Complete: true}}
+			p := mcp.Pairing{Tool: "add", Identity: c.match, TokenParam: c.token[0], TokenAppend: c.token[1], Lookup: &mcp.Lookup{Tool: "list", Found: "$.rows", Match: c.match, Args: c.args, Complete: true}}
 			if err := p.Validate(); err != nil {
 				t.Fatal(err)
 			}

@@ -338,9 +338,12 @@ func (t *asked) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answe
 	return connector.Answer{Verdict: connector.Happened, Receipt: receipt, ByKey: true, Detail: "the server answered the call again under its key"}, nil
 }
 
-// lookUp asks by the lookup.
-func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+// lookUp asks by the lookup, with the params as they were sent: with the token.
+func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (_ connector.Answer, err error) {
 	l := t.p.Lookup
+	if m.Payload, err = t.arguments(m); err != nil {
+		return connector.Answer{}, err
+	}
 	if missing, err := l.missing(m); err != nil {
 		return connector.Answer{}, err
 	} else if len(missing) > 0 {
