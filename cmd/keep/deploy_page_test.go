@@ -166,7 +166,8 @@ secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 	// A workflow that is not there yet: what it calls waits for an admin, who lets it run.
 	page, over = "/deploy", "0.0"
 	says(send("check", pagedScript), "The script declares the workflow w, which is there already")
-	fresh := strings.Replace(pagedScript, `name: "w"`, `name: "fresh"`, 1)
+	says(send("check", strings.Replace(pagedScript, `name: "w"`, `name: "fresh"`, 1)), "The script cannot be deployed as it is", "the workflow w continues in the database", "new: true if it is another one")
+	fresh := strings.Replace(pagedScript, `name: "w"`, `name: "fresh", new: true`, 1)
 	says(send("check", fresh), "The script can be deployed, as the workflow <b>fresh</b>", "not granted", "this plan reads only what the workflow was granted")
 	declares = "fresh"
 	says(send("deploy", fresh), "waits in Inbox until a person agrees")

@@ -236,7 +236,7 @@ var lawsBreaks = []Break{
 	{"jobs-share-items", "nothing-lost", "engine/itemspace.go",
 		`if of == s.first || s.first == "" {`, `if true {`, "./engine -run TestTwoJobs"},
 	{"workflow-renamed-in-silence", "once", "law/rename/rename.go",
-		`if (s.Worked || s.Goes) && !claimed[s.Name] && Alike(s, w, exists) {`, `if false {`, "./law/rename"},
+		`if (s.Worked || idle) && !claimed[s.Name] && Alike(s, w, exists) {`, `if idle && false {`, "./law/rename"},
 	{"workflow-and-job-renamed-in-silence", "once", "law/rename/rename.go",
 		`slices.ContainsFunc(s.Did, func(t keep.ToolName) bool { return slices.Contains(w.Calls, t) })`, `s.Did == nil && w.Calls != nil`, "./cmd/keep -run TestScripts$/renames$"},
 	{"topic-renamed-in-silence", "once", "law/rename/rename.go",

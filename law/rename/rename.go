@@ -320,7 +320,8 @@ func Workflows(stored []Stored, written []Written, exists func(entry string) boo
 			continue
 		}
 		for _, s := range stored {
-			if (s.Worked || s.Goes) && !claimed[s.Name] && Alike(s, w, exists) {
+			idle := s.Goes && s.Entry == w.Entry // of a file that is gone nobody knows whose it was
+			if (s.Worked || idle) && !claimed[s.Name] && Alike(s, w, exists) {
 				out = append(out, Doubt{Kind: Workflow, Gone: string(s.Name), Fresh: string(w.Name), Idle: !s.Worked})
 			}
 		}

@@ -67,7 +67,9 @@ type DB struct {
 	read  *sql.DB
 	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
 	over  atomic.Bool
-	write *writer // nil if read-only
+
+	closing sync.Mutex // held by Close
+	write   *writer    // nil if read-only
 }
 
 // New returns a database that is not open yet. It touches nothing.
@@ -158,9 +160,11 @@ func (db *DB) openReaders(ctx context.Context) error {
 }
 
 // Close waits for commits under way, refuses new ones, and gives up the lock.
-// Closing twice is fine.
+// Closing twice is fine, also at the same time: whoever returns finds it closed.
 func (db *DB) Close() error {
 	db.over.Store(true)
+	db.closing.Lock()
+	defer db.closing.Unlock()
 	if db.write != nil && db.write.counts.on.Swap(false) {
 		_ = db.signed(context.Background()) // of a file that was replaced, or is full, it says nothing
 	}
