@@ -141,7 +141,7 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 	if err == nil {
 		var all []keep.Workflow
 		if all, err = db.Workflows(ctx); err == nil {
-			if names := project.WithoutScript(all, scripts); whole && len(names) > 0 {
+			if names := project.WithoutScript(all, project.NamesOf(scripts)); whole && len(names) > 0 {
 				return []terminal.Problem{{Severity: string(workflow.Warning), Code: "no-script", Message: project.Continues(names), Fix: project.HowToEnd(names)}}
 			}
 			return nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -96,7 +95,7 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 			return err
 		}
 		if isDir(path) {
-			if err := a.sayWithoutScript(ctx, c, scripts); err != nil {
+			if err := a.sayWithoutScript(ctx, c, out); err != nil {
 				return err
 			}
 		}
@@ -104,8 +103,9 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 	})
 }
 
-// sayWithoutScript says which workflows continue though the scripts, which are all of the project, are of others.
-func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, scripts []project.Script) error {
+// sayWithoutScript says which workflows continue though the scripts that were deployed, which are all of the project, are
+// of others.
+func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, out []deployed) error {
 	all, err := c.Workflows(ctx)
 	if err != nil {
 		return err
@@ -114,19 +114,17 @@ func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, scripts []pro
 	for i, w := range all {
 		rows[i] = keep.Workflow{Name: w.Name, Paused: w.Paused}
 	}
-	ours := slices.Clone(scripts)
-	for i, s := range ours {
-		script := *s.Workflow
-		script.Name = continuedAs(all, script.Definition)
-		ours[i].Workflow = &script
+	var ours []keep.WorkflowName
+	for _, d := range out {
+		ours = append(ours, d.Workflow)
 	}
 	a.sayContinuing(rows, ours)
 	return nil
 }
 
 // sayContinuing says which workflows continue without a script.
-func (a *app) sayContinuing(all []keep.Workflow, scripts []project.Script) {
-	if names := project.WithoutScript(all, scripts); len(names) > 0 {
+func (a *app) sayContinuing(all []keep.Workflow, ours []keep.WorkflowName) {
+	if names := project.WithoutScript(all, ours); len(names) > 0 {
 		fmt.Fprintf(a.Err, "keep: %s; %s\n", project.Continues(names), project.HowToEnd(names))
 	}
 }

@@ -96,7 +96,7 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	}
 	a.sayServing(all, cfg.DB)
 	if len(paths) > 0 && isDir(paths[0]) {
-		a.sayContinuing(all, s.Scripts)
+		a.sayContinuing(all, project.NamesOf(s.Scripts))
 	}
 	follower := &daemon.Follower{Env: a.env(), Session: s, Server: srv, Reload: hangups, Load: func() (*config.Config, error) { return a.reloaded(paths) }}
 	if err := daemon.RunBoth(ctx, s.Host, srv, follower); err != nil {

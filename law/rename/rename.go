@@ -99,7 +99,7 @@ func (d Doubt) Fix() string {
 	case Job, Producer:
 		return fmt.Sprintf("write %s: { was: %q, … } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
 	}
-	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one; the old one continues then, until: keep pause %s", d.Gone, d.Gone)
+	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one; the old one then continues, and keep pause %s ends it", d.Gone, d.Gone)
 }
 
 // A ToolOf is a tool of a configuration.

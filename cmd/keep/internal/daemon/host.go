@@ -117,10 +117,7 @@ func (e Env) Prepare(ctx context.Context, p *project.Project) (*Session, []termi
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}
-	s.Scripts, s.Only = scripts, []keep.WorkflowName{}
-	for _, sc := range scripts {
-		s.Only = append(s.Only, sc.Name)
-	}
+	s.Scripts, s.Only = scripts, append([]keep.WorkflowName{}, project.NamesOf(scripts)...) // not nil, which is all
 	return s, append(project.ConfigProblems(p.Cfg.Warnings, workflow.Warning), found...), nil
 }
 

@@ -313,11 +313,19 @@ func (r renames) workflows(ctx context.Context, root string) ([]rename.Doubt, er
 	return rename.Workflows(stored, written, exists), nil
 }
 
-// WithoutScript returns the workflows that continue as a database has them, though none of the scripts, which are all of a
-// project and have the names of the database, is of them. Another project may have theirs.
-func WithoutScript(all []keep.Workflow, scripts []Script) (names []string) {
+// NamesOf returns the names of scripts.
+func NamesOf(scripts []Script) (names []keep.WorkflowName) {
+	for _, s := range scripts {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// WithoutScript returns the workflows that continue as a database has them, though none of those of which a project has
+// scripts, by the names of the database, is of them. Another project may have theirs.
+func WithoutScript(all []keep.Workflow, ours []keep.WorkflowName) (names []string) {
 	for _, w := range all {
-		if !w.Paused && !slices.ContainsFunc(scripts, func(s Script) bool { return s.Name == w.Name }) {
+		if !w.Paused && !slices.Contains(ours, w.Name) {
 			names = append(names, string(w.Name))
 		}
 	}
