@@ -292,7 +292,9 @@ func TestHostileClient(t *testing.T) {
 		}
 		return false
 	})
-	d := open(t, s, nil)
+	d := open(t, s, func(cfg *gateway.Config) { // no call ends before all were made
+		cfg.Rules = map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Timeout: time.Hour}}}
+	})
 	d.names()
 	for i := range 64 {
 		d.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%s}`, 100+i, createParams(fmt.Sprint(i))))

@@ -96,8 +96,7 @@ func serveGateway() (err error) {
 	if err := json.Unmarshal([]byte(os.Getenv("GATEWAY_TEST_SETUP")), &s); err != nil {
 		return err
 	}
-	ctx, cancel := testContext()
-	defer cancel()
+	ctx := context.Background() // it ends with its client
 	db := sqlite.New(filepath.Join(s.Dir, "keep.db"), sqlite.Config{Host: true})
 	if err := db.Open(ctx); err != nil {
 		return err
