@@ -436,8 +436,8 @@ func (l *Lookup) complete(body json.RawMessage, rows int) bool {
 	return err == nil && len(more) == 1 && string(more[0]) == "false"
 }
 
-// placeholder is a name in braces, of what a call has or the host.
-var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`) })
+// placeholder is a name in braces, of what a call has or the host. A param may have any name.
+var placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([^{}]+)\}`) })
 
 // missing returns the params by which the lookup asks or compares that the call m does not have: an answer would be about
 // something else.

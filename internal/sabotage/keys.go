@@ -152,6 +152,8 @@ var keysBreaks = []Break{
 		`case strings.HasPrefix(name, keepNames):`, `case false && strings.HasPrefix(name, keepNames):`, "./gateway -run TestForgedAnswers"},
 	{"lookup-without-a-param-of-the-call", "once", "connector/mcp/tool.go",
 		`} else if len(missing) > 0 {`, `} else if len(missing) > 99 {`, "./connector/mcp -run TestLookup$"},
+	{"lookup-by-a-param-of-any-name", "once", "connector/mcp/tool.go",
+		"regexp.MustCompile(`\\{([^{}]+)\\}`)", "regexp.MustCompile(`\\{([A-Za-z_]+)\\}`)", "./connector/mcp -run TestLookup$"},
 	{"text-within-a-filter-is-sent-as-it-is", "once", "connector/mcp/tool.go",
 		`v[name] = walk(v[name])`, `_ = name`, "./connector/mcp -run TestLookup$"},
 	{"hidden-secret-equals-any-other", "witnessed", "connector/mcp/tool.go",
