@@ -123,6 +123,8 @@ type slot struct {
 	mu   sync.Mutex  // protects all below, and is held while a connection is made
 	conn *connection // nil: none
 	had  bool        // there was one
+
+	took map[string]bool // resources of which the server was asked to tell on it, by a handshake; protected by the mutex of Server
 }
 
 // A Server is one server, started or connected to when it is first needed, and again after it
@@ -229,12 +231,15 @@ func (s *Server) Call(ctx context.Context, method string, params json.RawMessage
 	return m, s.hidden(err)
 }
 
-func (s *Server) call(ctx context.Context, method string, params json.RawMessage) (Message, error) {
+func (s *Server) call(ctx context.Context, method string, params json.RawMessage) (m Message, err error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return Message{}, &UnsentError{fmt.Errorf("start the MCP server %s: %w", s.cfg.Name, err)}
 	}
 	c := clientOf(ctx)
+	if !conn.modern() {
+		defer s.subscribes(c, method, params)(&m, &err)
+	}
 	return c.rounds(ctx, method, params, func(params json.RawMessage) (Message, error) {
 		r := request{method: method, params: params}
 		if conn.modern() {
@@ -318,7 +323,7 @@ func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
 	again := sl.had
 	sl.conn, sl.had = conn, true
 	if s.cfg.Notified != nil {
-		s.watches.Go(func() { s.watch(conn, again) })
+		s.watches.Go(func() { s.watch(sl, conn, again) })
 	}
 	return conn, nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -14,8 +16,8 @@ const (
 	watchMax   = 10 * time.Second
 )
 
-// watch has a server tell of its changes, until the connection is over. Again says that the connection follows one that was lost.
-func (s *Server) watch(c *connection, again bool) {
+// watch has a server tell of its changes, until the connection of a slot is over. Again says that it follows one that was lost.
+func (s *Server) watch(sl *slot, c *connection, again bool) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	over := c.link
@@ -34,7 +36,9 @@ func (s *Server) watch(c *connection, again bool) {
 		})
 	}
 	if again && !c.modern() {
-		s.watches.Go(func() { s.subscribeAgain(ctx, c) })
+		var asked sync.WaitGroup
+		asked.Go(func() { s.subscribeAgain(ctx, sl, c) })
+		defer asked.Wait() // before ctx ends: a server may tell nothing outside of requests
 	}
 	for wait := watchFirst; ; wait = min(2*wait, watchMax) {
 		if !s.listen(ctx, c) {
@@ -69,18 +73,53 @@ func (s *Server) listen(ctx context.Context, c *connection) bool {
 	return false
 }
 
-// subscribeAgain subscribes to what is watched at a server with a handshake that has lost its subscriptions with a connection.
-func (s *Server) subscribeAgain(ctx context.Context, c *connection) {
+// subscribes notes what a request changes of the subscriptions of a client's connection, before it is sent: one that follows must
+// not miss it. What is returned takes a subscription back that the server did not take.
+func (s *Server) subscribes(c *Client, method string, params json.RawMessage) func(*Message, *error) {
+	var p struct {
+		URI string `json:"uri"`
+	}
+	_ = json.Unmarshal(params, &p)
+	sl, err := s.slot(c)
 	s.mu.Lock()
-	watched := slices.Clone(s.watched)
+	defer s.mu.Unlock()
+	switch {
+	case err != nil:
+	case method == "resources/unsubscribe":
+		for _, one := range s.slots {
+			delete(one.took, p.URI)
+		}
+	case method == "resources/subscribe" && !sl.took[p.URI]:
+		if sl.took == nil {
+			sl.took = make(map[string]bool)
+		}
+		sl.took[p.URI] = true
+		return func(m *Message, err *error) {
+			if *err != nil || m.Error != nil {
+				s.mu.Lock()
+				delete(sl.took, p.URI)
+				s.mu.Unlock()
+			}
+		}
+	}
+	return func(*Message, *error) {}
+}
+
+// subscribeAgain subscribes to what a server with a handshake took on a connection that was lost.
+func (s *Server) subscribeAgain(ctx context.Context, sl *slot, c *connection) {
+	s.mu.Lock()
+	took := slices.Sorted(maps.Keys(sl.took))
 	s.mu.Unlock()
-	for _, uri := range watched {
+	for _, uri := range took {
 		params, _ := json.Marshal(map[string]string{"uri": uri})
-		ctx, late := context.WithTimeout(ctx, answerTime)
-		ans, err := c.call(ctx, request{method: "resources/subscribe", params: params})
+		once, late := context.WithTimeout(ctx, answerTime)
+		ans, err := c.call(once, request{method: "resources/subscribe", params: params})
 		late()
 		if err == nil && ans.Error != nil {
 			err = ans.Error
+		}
+		if ctx.Err() != nil {
+			return
 		}
 		if err != nil {
 			s.cfg.Logger.Warn("an MCP server that begins anew does not tell of a resource any more", "server", s.cfg.Name, "err", s.hidden(err))
@@ -161,7 +200,7 @@ func wanted(capabilities json.RawMessage, watched []string) map[string]any {
 	return want
 }
 
-// Watch says of which resources a server is to tell changes.
+// Watch says of which resources a server of 2026-07-28 is to tell changes. One with a handshake is asked by resources/subscribe.
 func (s *Server) Watch(uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
