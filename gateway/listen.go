@@ -161,7 +161,7 @@ func (s *session) unsubscribe(ctx context.Context, m mcp.Message) answer {
 	delete(s.watches, uri)
 	s.mu.Unlock()
 	s.g.watch()
-	wanted := func() bool { return slices.Contains(s.g.watched(server.Name()), uri) }
+	wanted := func() bool { return s.g.isWatched(server.Name(), uri) }
 	if server == nil || wanted() {
 		return answer{}
 	}
@@ -194,15 +194,25 @@ func (g *Gateway) sessionsOf(server string) []*session {
 	return slices.DeleteFunc(all, func(s *session) bool { return !g.opens(s.agent, server) })
 }
 
-// watched returns the resources of a server that clients watch, and those that they watch at no server in particular.
+// isWatched reports whether a client watches a resource at a server with a handshake, or may do so: who takes its subscription is
+// not known yet.
+func (g *Gateway) isWatched(server, uri string) bool {
+	return slices.ContainsFunc(g.sessionsOf(server), func(s *session) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		at, watches := s.watches[uri]
+		return watches && (at == "" || at == server)
+	})
+}
+
+// watched returns the resources that clients which reach a server watch, at whatever server: one with a handshake may take a
+// subscription to what it does not have.
 func (g *Gateway) watched(server string) []string {
 	all := make(map[string]bool)
 	for _, s := range g.sessionsOf(server) {
 		s.mu.Lock()
-		for uri, at := range s.watches {
-			if at == "" || at == server {
-				all[uri] = true
-			}
+		for uri := range s.watches {
+			all[uri] = true
 		}
 		for l := range s.listens {
 			maps.Copy(all, l.uris)

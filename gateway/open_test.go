@@ -23,8 +23,9 @@ import (
 
 // A vault is a server that has everything, and notes what it is asked.
 type vault struct {
-	url  string
-	hook func(method string) // called before a request is answered; nil: nothing is
+	url    string
+	hook   func(method string) // called before a request is answered; nil: nothing is
+	modern bool                // it speaks 2026-07-28 alone
 
 	mu     sync.Mutex // protects all below
 	asked  []string
@@ -67,6 +68,10 @@ func serveVault(t *testing.T) *vault {
 		if v.hook != nil {
 			v.hook(m.Method)
 		}
+		if v.modern {
+			v.answerModern(w, m.Method, m.ID)
+			return
+		}
 		if m.Method == "initialize" {
 			w.Header().Set("Mcp-Session-Id", session)
 		} else if r.Header.Get("Mcp-Session-Id") != session {
@@ -96,6 +101,20 @@ func serveVault(t *testing.T) *vault {
 	t.Cleanup(srv.Close)
 	v.url = srv.URL
 	return v
+}
+
+// answerModern answers a request as a server of 2026-07-28. A stream that listens ends at once, and is opened again.
+func (v *vault) answerModern(w http.ResponseWriter, method string, id json.RawMessage) {
+	w.Header().Set("Content-Type", "application/json")
+	switch method {
+	case "server/discover":
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true}}}}`, id)
+	case "tools/list", "subscriptions/listen":
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","tools":[]}}`, id)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, id)
+	}
 }
 
 // openOwn opens a gateway to two servers, vault and own, of which bob reaches only the second, and returns its address.
@@ -328,5 +347,31 @@ func TestSubscriptionWhileOneIsGivenUp(t *testing.T) {
 	}
 	if n := len(slices.DeleteFunc(slices.Clone(v.asked), func(text string) bool { return !strings.HasPrefix(text, "resources/subscribe ") })); n != 3 {
 		t.Errorf("the vault was asked %d times", n)
+	}
+}
+
+// A server with a handshake that takes any subscription does not keep one of 2026-07-28 from telling of its resource.
+func TestSubscriptionBesideAServerThatTakesAny(t *testing.T) {
+	t.Parallel()
+	v, own := serveVault(t), serveVault(t)
+	own.modern = true
+	listened := make(chan bool, 100)
+	own.hook = func(method string) {
+		if method == "subscriptions/listen" {
+			listened <- true
+		}
+	}
+	ann := newAgent(t, openOwn(t, nil, v.url, own.url), "ann")
+	ann.begin()
+	if r, _ := ann.send("resources/subscribe", `{"uri":"own://x"}`, nil); r.Error != nil || v.count("resources/subscribe") != 1 {
+		t.Fatal(r.raw)
+	}
+	<-listened
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if !slices.ContainsFunc(own.asked, func(text string) bool {
+		return strings.HasPrefix(text, "subscriptions/listen ") && strings.Contains(text, `"own://x"`)
+	}) {
+		t.Errorf("the server of 2026-07-28 was asked %q", own.asked)
 	}
 }
