@@ -82,8 +82,9 @@ type Spec struct {
 	// may be the effect of the attempt before, and a person is asked; see Answer.ByKey.
 	Marked bool
 
-	// NeedsControl says that Reconcile may answer Unwitnessed: a lookup that finds
-	// nothing is believed only if it finds another effect at the same moment.
+	// NeedsControl says that Reconcile answers Unwitnessed where a lookup finds nothing:
+	// that is believed only if it finds another effect at the same moment. Without it,
+	// Reconcile may still do so for a call or an answer that shows nothing.
 	NeedsControl bool
 
 	// KeyLasts is how long a level A service remembers a key. A call sent
