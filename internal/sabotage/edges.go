@@ -367,7 +367,28 @@ var edgesBreaks = []Break{
 	{"busy-token-service-is-asked-at-each-call", "bounded", "law/account/account.go",
 		`ends = r.EndedAt.Add(again)`, `ends = r.EndedAt`, "./host/account -run TestBusyAfterLost"},
 	{"file-written-over-under-its-log", "once", "store/sqlite/identity.go",
-		`case was != 0:`, `case was < 0:`, "./store/sqlite -run TestReplaced"},
+		`if err != nil || i.at != 0 {`, `if err != nil {`, "./store/sqlite -run TestReplaced"},
+	{"failed-look-is-a-loss", "explained", "store/sqlite/identity.go",
+		`	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return nil
+`, `	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return i.replaced(err.Error())
+`, "./store/sqlite -run TestLookIsMadeAgain"},
+	{"failed-look-counts-as-made", "once", "store/sqlite/identity.go",
+		`	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return nil
+`, `	same, err := i.hasID()
+	switch {
+	case err != nil:
+		i.size, i.written = info.Size(), info.ModTime()
+		return nil
+`, "./store/sqlite -run TestLookIsMadeAgain"},
 	{"isolation-of-the-server", "once", "store/postgres/write.go",
 		`b.Queue("begin isolation level read committed")`, `b.Queue("begin")`, "./store/postgres -run TestRivalsInAnyIsolation"},
 	{"budget-asked-at-each-look", "explained", "operator/budget.go",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -106,3 +107,15 @@ func (p *Place) OnCommitted(f func()) { p.committed = f }
 
 // Named is named, for tests.
 var Named = named
+
+// BreakReads has no read of the file succeed by which the writer looks whether it was replaced, until mend is called.
+func (db *DB) BreakReads() (mend func()) {
+	i := db.write.identity
+	was := i.raw
+	i.raw = brokenReader{}
+	return func() { i.raw = was }
+}
+
+type brokenReader struct{}
+
+func (brokenReader) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
