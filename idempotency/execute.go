@@ -301,7 +301,7 @@ func (c *exchange) settlePlain(ctx context.Context, e key.Fact) error {
 		if readErr == nil {
 			rec = now
 		}
-		if !errors.Is(err, keep.ErrStale) && !rest(ctx, pause) {
+		if (readErr != nil || !errors.Is(err, keep.ErrStale)) && !rest(ctx, pause) {
 			return err
 		}
 	}

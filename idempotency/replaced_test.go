@@ -130,7 +130,8 @@ func moveAway(t *testing.T, path string) {
 	must(t, os.Rename(path, path+".away"))
 }
 
-// What a handler wrote in its transaction is lost with the file: its answer is not shown.
+// What a handler committed in its transaction is in the file that is gone, and perhaps put back: its answer is not shown, and
+// nobody says that it was not executed.
 func TestReplacedTransaction(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys.db")
@@ -143,7 +144,7 @@ func TestReplacedTransaction(t *testing.T) {
 		rw.WriteHeader(http.StatusCreated)
 	})
 	w := &world{t: t, h: h}
-	w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+	w.problem(w.do(with("k")), 503, idempotency.KindOutcomeUnknown)
 }
 
 // A file that is moved away under a guard is noticed before a handler runs.

@@ -17,6 +17,8 @@ var keysBreaks = []Break{
 		`ok && !isOneOf(scheme, stableSchemes)`, `ok && scheme == ""`, "./idempotency -run TestGuard/credentials"},
 	{"guard-executes-without-its-file", "once", "idempotency/call.go",
 		`		if !mine || errors.Is(err, keep.ErrReplaced) {`, `		if !mine {`, "./idempotency -run TestReplacedStore"},
+	{"guard-commit-that-failed-did-nothing", "doubt-is-not-failure", "idempotency/tx.go",
+		`		undone = false // a commit`, `		undone = c.rt.Atomic // a commit`, "./idempotency -run TestGuard/unknown_tx"},
 	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
 		`		if rt.takes(r) {
 			return rt

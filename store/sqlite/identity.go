@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,6 +28,7 @@ type identity struct {
 	path string
 	id   string // of the database, when it was opened
 
+	mu        sync.Mutex  // protects the rest
 	file, log os.FileInfo // log: nil until there is one
 	size      int64       // of file, when the id was last read
 	written   time.Time
@@ -53,6 +55,8 @@ func identify(c *conn, path string, file *os.File) (*identity, error) {
 // check returns keep.ErrReplaced if the path names another file than was opened, or if
 // another database was written over it.
 func (i *identity) check() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	info, err := os.Stat(i.path)
 	switch {
 	case isAbsent(err):
