@@ -30,6 +30,8 @@ var keysBreaks = []Break{
 		}`, "./idempotency -run TestRouteByPathAndMethod"},
 	{"guard-is-ready-without-space", "explained", "idempotency/ready.go",
 		`if err = g.store.Write(ctx, rec); err == nil {`, `if err == nil {`, "./idempotency/proxy -run TestNotReadyOnAFullDisk"},
+	{"ready-writes-for-each-who-asks", "bounded", "idempotency/proxy/admin.go",
+		`if p.readyAt.IsZero() ||`, `if true ||`, "./idempotency/proxy -run TestReadyOnceASecond"},
 	{"keys-are-taken-uncounted", "once", "store/sqlite/idempotency.go",
 		`if err == nil && r.State == key.InProgress {`, `if false {`, "./store/sqlite -run TestTakenKeysAreMissed"},
 	{"guard-hosts-share-keys", "once", "law/key/record.go",

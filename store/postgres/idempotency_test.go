@@ -75,6 +75,9 @@ func keysOnPostgresNewerSchema(t *testing.T) {
 		if err := k.Migrate(t.Context()); !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "install that version") {
 			t.Errorf("%s: %v, want %v", asks, err, want)
 		}
+		if err := k.Check(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: Check = %v, want %v", asks, err, want)
+		}
 	}
 	for _, columns := range []string{`name TEXT, value JSONB`, `name TEXT, value BOOL`, `name INT, value TEXT`, `value TEXT`} {
 		url := pgtest.SchemaURL(t)
