@@ -301,7 +301,7 @@ func (c *exchange) settlePlain(ctx context.Context, e key.Fact) error {
 		if readErr == nil {
 			rec = now
 		}
-		if !errors.Is(err, keep.ErrStale) && !rest(ctx, pause) {
+		if (readErr != nil || !errors.Is(err, keep.ErrStale)) && !rest(ctx, pause) {
 			return err
 		}
 	}
@@ -422,9 +422,8 @@ func (c *exchange) renew(cancel context.CancelCauseFunc) bool {
 	if err == nil {
 		err = c.g.store.Write(ctx, next)
 		c.g.notice(ctx, err)
-		if errors.Is(err, keep.ErrReplaced) {
-			return false // nobody sees the lease any more; what was begun is ended
-		} else if err == nil {
+		// Where the database was replaced, another process may have it open still, or find it put back.
+		if err == nil || errors.Is(err, keep.ErrReplaced) {
 			next.Rev++
 			rec = next
 		} else if now, readErr := c.g.store.Read(ctx, rec.ID); readErr == nil {

@@ -56,6 +56,7 @@ func TestGuard(t *testing.T) {
 		"store_down":           guardStoreDown,
 		"withheld_answer":      guardWithheldAnswer,
 		"unknown_commit":       guardUnknownCommit,
+		"unknown_tx":           guardUnknownTx,
 		"client_gone":          guardClientGone,
 		"client_leaves":        guardClientLeaves,
 		"observer":             guardObserver,

@@ -39,12 +39,18 @@ func (c *exchange) busy() *Problem {
 		Detail: "Too many requests are under way. This one was not executed; send it again with the same key."}
 }
 
+// perRequest is how many bytes a request counts for beside its body. It bounds how many requests have what another one needs.
+const perRequest = 1 << 10
+
 // firstPart is how many bytes are taken for a body of which nothing has come, at most.
 const firstPart = 4 << 10
 
 // readAll reads a body of which size bytes are announced; -1: it is not known how many.
 // It takes memory as the bytes arrive, not more than twice of them.
 func (c *exchange) readAll(r io.Reader, size int64) ([]byte, error) {
+	if !c.hold(perRequest) {
+		return nil, errBusy
+	}
 	var buf []byte
 	for {
 		if len(buf) == cap(buf) {

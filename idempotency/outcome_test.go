@@ -398,6 +398,73 @@ func guardUnknownCommit(t *testing.T) {
 	w.ran(1)
 }
 
+// committing is a store with transactions, whose commit is what commit does with the record.
+type committing struct {
+	*flaky
+	commit func(*flaky, key.Record) error
+}
+
+func (s *committing) Begin(context.Context) (key.Tx, error) { return &committingTx{s: s}, nil }
+
+type committingTx struct {
+	s   *committing
+	rec key.Record
+}
+
+func (tx *committingTx) Handle() any { return tx }
+
+func (tx *committingTx) Write(_ context.Context, r key.Record) error {
+	tx.rec = r
+	return nil
+}
+
+func (tx *committingTx) Commit(context.Context) error { return tx.s.commit(tx.s.flaky, tx.rec) }
+
+func (tx *committingTx) Rollback() error { return nil }
+
+// Of a commit that failed, nobody says that it did not happen before the record says so.
+func guardUnknownTx(t *testing.T) {
+	for name, test := range map[string]struct {
+		commit func(*flaky, key.Record) error
+		status int
+		kind   idempotency.Kind
+		after  int // status of the next request with the key, when the store works
+	}{
+		"undone": {func(*flaky, key.Record) error { return errDisk }, 503, idempotency.KindStoreUnavailable, 503},
+		"undone, which is not seen": {func(f *flaky, _ key.Record) error {
+			f.failRead.Store(true)
+			f.failWrite.Store(true)
+			return errDisk
+		}, 503, idempotency.KindOutcomeUnknown, 409},
+		"stored, which is not seen": {func(f *flaky, r key.Record) error {
+			err := f.Keys.Write(t.Context(), r)
+			f.failRead.Store(true)
+			return errors.Join(err, errDisk)
+		}, 503, idempotency.KindOutcomeUnknown, 201},
+		"stored, and lost": {func(f *flaky, r key.Record) error {
+			return errors.Join(f.Keys.Write(t.Context(), r), keep.ErrReplaced)
+		}, 503, idempotency.KindOutcomeUnknown, 201},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorldOn(t, func(f *flaky) idempotency.Store { return &committing{f, test.commit} },
+					rule(idempotency.Rule{Atomic: true}), func(rw http.ResponseWriter, r *http.Request) {
+						if _, err := idempotency.Tx[any](r.Context()); err != nil {
+							t.Error(err)
+						}
+						rw.WriteHeader(201)
+					})
+				w.problem(w.do(with("k")), test.status, test.kind)
+				w.store.failRead.Store(false)
+				w.store.failWrite.Store(false)
+				if got := w.do(with("k")); got.Code != test.after {
+					t.Errorf("the next request with the key got %d %s, want %d", got.Code, got.Body, test.after)
+				}
+			})
+		})
+	}
+}
+
 func guardClientGone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

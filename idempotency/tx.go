@@ -76,7 +76,8 @@ func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 			break
 		}
 	}
-	if err == nil {
+	committing := err == nil
+	if committing {
 		if err = tx.Commit(ctx); err == nil {
 			next.Rev++
 			c.setCurrent(next)
@@ -85,13 +86,7 @@ func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 	}
 	err = errors.Join(err, tx.Rollback())
 	c.g.notice(ctx, err)
-	if errors.Is(err, key.ErrFenced) {
-		return err
-	}
-	if errors.Is(err, keep.ErrReplaced) { // what it wrote is lost with the database
-		if c.rt.Atomic {
-			err = errors.Join(errUndone, err)
-		}
+	if errors.Is(err, key.ErrFenced) || committing && errors.Is(err, keep.ErrReplaced) {
 		return err
 	}
 	// After a failed commit only the record knows.
@@ -99,12 +94,19 @@ func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 		c.setCurrent(now)
 		return nil
 	}
+	undone := c.rt.Atomic && !errors.Is(err, key.ErrTxEnded)
 	lost := key.Fact{Evidence: key.Unsure, By: "owner"}
-	if c.rt.Atomic && !errors.Is(err, key.ErrTxEnded) {
+	if undone {
 		lost.Evidence = key.Nothing
+	}
+	settleErr := c.settlePlain(ctx, lost)
+	if committing && settleErr != nil {
+		undone = false // a commit that is still under way may come; that the key is free says that none does
+	}
+	if undone {
 		err = errors.Join(errUndone, err)
 	}
-	return errors.Join(err, c.settlePlain(ctx, lost))
+	return errors.Join(err, settleErr)
 }
 
 func (c *exchange) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Fact) (key.Record, error) {

@@ -88,18 +88,29 @@ func localOnly(next http.Handler) http.Handler {
 }
 
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-	defer cancel()
 	if p.draining.Load() {
 		http.Error(w, "draining", http.StatusServiceUnavailable)
 		return
 	}
-	// A store that only reads is of no use to a new key.
-	if err := p.guard.Ready(ctx); err != nil {
+	if err := p.takesWrites(context.WithoutCancel(r.Context())); err != nil {
 		http.Error(w, "the store takes no writes", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ready")
+}
+
+// takesWrites returns nil if the store takes records: one that only reads is of no use to a new key. That costs two durable
+// writes, and anybody may ask, as any page in a browser of this machine: so the answer holds for a second, and for all.
+func (p *Proxy) takesWrites(ctx context.Context) error {
+	p.readiness.Lock()
+	defer p.readiness.Unlock()
+	if p.readyAt.IsZero() || time.Since(p.readyAt) >= time.Second {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		p.notReady = p.guard.Ready(ctx)
+		p.readyAt = time.Now()
+	}
+	return p.notReady
 }
 
 // serveUnknown writes how many keys wait for somebody who knows, of all proxies on

@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -175,6 +177,41 @@ func TestRouteRefused(t *testing.T) {
 type fullStore struct{ memory.Keys }
 
 func (*fullStore) Write(context.Context, key.Record) error { return keep.ErrDiskFull }
+
+// countedStore counts what is written.
+type countedStore struct {
+	memory.Keys
+	writes atomic.Int64
+}
+
+func (s *countedStore) Write(ctx context.Context, r key.Record) error {
+	s.writes.Add(1)
+	return s.Keys.Write(ctx, r)
+}
+
+// Whether a proxy is ready, which costs two durable writes, is found out once a second, whoever asks, and not for who left.
+func TestReadyOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := new(countedStore)
+		p, err := proxy.New(store, proxy.Config{Upstream: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for want := range int64(3) {
+			left, leave := context.WithCancel(t.Context())
+			leave()
+			for _, ctx := range []context.Context{left, t.Context(), t.Context()} {
+				got := httptest.NewRecorder()
+				p.OwnerAdmin().ServeHTTP(got, httptest.NewRequest("GET", "/readyz", nil).WithContext(ctx))
+				if n := store.writes.Load(); n != want+1 || got.Code != 200 {
+					t.Errorf("/readyz = %d %s, after %d writes, want %d", got.Code, got.Body, n, want+1)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
 
 // A proxy on a full disk is not ready.
 func TestNotReadyOnAFullDisk(t *testing.T) {

@@ -100,3 +100,17 @@ func TestHalfBodies(t *testing.T) {
 	}
 	others("beside-halves-without-the-last-byte")
 }
+
+// However little a request announces, those that are not there whole are few enough to be displaced while others wait.
+func TestTinyHalves(t *testing.T) {
+	t.Parallel()
+	back := upstream(t, func(http.ResponseWriter, *http.Request) {})
+	clients, _, _ := front(t, back.URL, func(c *proxy.Config) { c.Memory = 8 << 10 })
+	first := begin(t, clients.Listener.Addr().String(), "first", 2)
+	for i := range 8 {
+		begin(t, clients.Listener.Addr().String(), fmt.Sprint("half", i), 2)
+	}
+	if resp := first.answer(t); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the first of nine in 8 KiB got %s", resp.Status)
+	}
+}

@@ -31,6 +31,11 @@ type Proxy struct {
 	streams  context.Context    // of event streams, which have no end of their own
 	end      context.CancelFunc // ends streams
 	draining atomic.Bool
+
+	// readiness protects the next 2 fields, and is held while they are found out.
+	readiness sync.Mutex
+	readyAt   time.Time // when that was
+	notReady  error
 }
 
 // New returns a proxy that keeps its records in store. It starts nothing; its

@@ -10,27 +10,30 @@
 package room
 
 import (
-	"cmp"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 )
 
 // A Room has a number of units. Make one with New.
 type Room struct {
-	// mu protects all below.
+	// mu protects all below. Whoever comes waits for it, so it is held for few steps, however many places there are.
 	mu      sync.Mutex
 	size    int64
-	lent    []*Place // those that are lent something; who grew least recently is the first
-	lentAll int64    // the sum of lent
+	lent    group  // all that is lent
+	growths uint64 // of places that are lent something
+	steps   int    // comparisons of groups, for tests
 	kept    map[string]int64
 	keptAll int64 // the sum of kept, which is by door
 }
 
 // New returns a room with size units.
-func New(size int64) *Room { return &Room{size: size, kept: make(map[string]int64)} }
+func New(size int64) *Room {
+	r := &Room{size: size, kept: make(map[string]int64)}
+	r.lent.room = r
+	return r
+}
 
 // A Place is what a request holds in a room.
 type Place struct {
@@ -38,6 +41,7 @@ type Place struct {
 	door, from string
 	cut        func()
 	held       int64
+	lent       *group // nil: it is lent nothing
 	isKept     bool
 	displaced  bool
 }
@@ -79,15 +83,11 @@ func networkOf(remote string) string {
 
 // displace takes away what is lent to who has most. It reports false if that is p itself, whose reading its caller ends.
 func (r *Room) displace(p *Place) bool {
-	doors, addresses := make(map[string]int64), make(map[[2]string]int64)
-	for _, q := range r.lent {
-		doors[q.door] += q.held
-		addresses[[2]string{q.door, q.from}] += q.held
+	first := &r.lent
+	for first.place == nil {
+		first = first.parts[0]
 	}
-	out := slices.MaxFunc(r.lent, func(p, q *Place) int { // of equal ones the first
-		return cmp.Or(cmp.Compare(doors[p.door], doors[q.door]),
-			cmp.Compare(addresses[[2]string{p.door, p.from}], addresses[[2]string{q.door, q.from}]))
-	})
+	out := first.place
 	r.remove(out)
 	out.held, out.displaced = 0, true
 	if out == p {
@@ -97,11 +97,23 @@ func (r *Room) displace(p *Place) bool {
 	return true
 }
 
-// remove takes a place out of those that are lent, if it is one.
+// lend adds n units to what a place is lent.
+func (r *Room) lend(p *Place, n int64) {
+	if p.lent == nil {
+		p.lent = r.lent.part(p.door).part(p.from).add(&group{place: p})
+	}
+	r.growths++
+	p.lent.grown = r.growths
+	p.held += n
+	p.lent.changed(n)
+}
+
+// remove takes a place out of those that are lent, if it is one. What it holds is still to be set.
 func (r *Room) remove(p *Place) {
-	if i := slices.Index(r.lent, p); i >= 0 {
-		r.lent = slices.Delete(r.lent, i, i+1)
-		r.lentAll -= p.held
+	if p.lent != nil {
+		p.lent.place = nil
+		p.lent.changed(-p.held)
+		p.lent = nil
 	}
 }
 
@@ -124,14 +136,11 @@ func (p *Place) Grow(n int64) bool {
 		r.keptAll += n
 		r.kept[p.door] += n
 	case !p.isKept && !p.displaced && r.keptAll+p.held+n <= r.size:
-		r.remove(p)
-		p.held += n
-		r.lent = append(r.lent, p)
-		r.lentAll += p.held
+		r.lend(p, n)
 	default:
 		return false
 	}
-	for r.keptAll+r.lentAll > r.size {
+	for r.keptAll+r.lent.sum > r.size {
 		if !r.displace(p) {
 			return false
 		}

@@ -1,7 +1,9 @@
 package room_test
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -112,5 +114,94 @@ func TestGrow(t *testing.T) {
 	b.Leave()
 	if grow(d, 45, true); !d.Keep() {
 		t.Error("a door without a name does not keep all")
+	}
+}
+
+// What one request costs that displaces others grows with how many it displaces, not with how many there are: all others wait
+// meanwhile.
+func TestStepsOfOneGrow(t *testing.T) {
+	t.Parallel()
+	for _, addresses := range []int{1, 100, 16000} {
+		const tiny, large = 16000, 8000
+		r := room.New(2*tiny + 2*large)
+		out := 0
+		lend := func(from string, n int64) *room.Place {
+			p := r.Place("", from, func() { out++ })
+			if !p.Grow(n) {
+				t.Fatalf("%s got no place", from)
+			}
+			return p
+		}
+		for i := range tiny {
+			lend(fmt.Sprint("a", i%addresses), 2)
+		}
+		lend("a0", 2*large)
+		before := r.Steps()
+		if lend("b", 200); out == 0 || out > 100 {
+			t.Errorf("%d addresses: %d were displaced for 200 units", addresses, out)
+		}
+		if steps := r.Steps() - before; steps > 100*100 {
+			t.Errorf("%d addresses: %d steps, with %d displaced", addresses, steps, out)
+		}
+	}
+}
+
+// A lent is a place as a test knows it.
+type lent struct {
+	door, from string
+	held       int64
+	place      *room.Place
+}
+
+// sum adds up what those have that are of it.
+func sum(all []*lent, of func(*lent) bool) (n int64) {
+	for _, l := range all {
+		if of(l) {
+			n += l.held
+		}
+	}
+	return n
+}
+
+// The sums that a room keeps say the same as all places added up.
+func TestDisplacedOfMany(t *testing.T) {
+	t.Parallel()
+	const size = 200
+	random := rand.New(rand.NewPCG(1, 2))
+	r := room.New(size)
+	var order, out []*lent // order: who grew least recently is the first
+	for round := range 20000 {
+		var l *lent
+		if i := random.IntN(len(order) + 2); i < len(order) {
+			l = order[i]
+			order = slices.Delete(order, i, i+1)
+		} else {
+			l = &lent{door: fmt.Sprint(random.IntN(3)), from: fmt.Sprint(random.IntN(4))}
+			l.place = r.Place(l.door, l.from, func() { out = append(out, l) })
+		}
+		if random.IntN(4) == 0 {
+			l.place.Leave()
+			continue
+		}
+		n := int64(1 + random.IntN(20))
+		l.held += n
+		order = append(order, l)
+		var want []*lent
+		grew := true
+		for grew && sum(order, func(*lent) bool { return true }) > size {
+			next := slices.MaxFunc(order, func(a, b *lent) int {
+				return cmp.Or(
+					cmp.Compare(sum(order, func(l *lent) bool { return l.door == a.door }), sum(order, func(l *lent) bool { return l.door == b.door })),
+					cmp.Compare(sum(order, func(l *lent) bool { return l.door == a.door && l.from == a.from }), sum(order, func(l *lent) bool { return l.door == b.door && l.from == b.from })))
+			})
+			order = slices.DeleteFunc(order, func(l *lent) bool { return l == next })
+			if grew = next != l; grew {
+				want = append(want, next)
+			}
+		}
+		out = nil
+		if l.place.Grow(n) != grew || !slices.Equal(out, want) {
+			t.Fatalf("round %d: %d were displaced, want %d, and %t", round, len(out), len(want), grew)
+		}
 	}
 }

@@ -27,6 +27,10 @@ var edgesBreaks = []Break{
 		`r.kept[p.door]+p.held > r.size-r.keptAll`, `r.keptAll >= r.size`, "./internal/room"},
 	{"announced-body-is-taken-at-once", "bounded", "idempotency/memory.go",
 		`next := int64(max(firstPart, 2*cap(buf)))`, `next := max(firstPart, int64(2*cap(buf)), size)`, "./idempotency/proxy -run TestHalfBodies"},
+	{"place-that-grew-stays-where-it-was", "bounded", "internal/room/group.go",
+		`heap.Fix(g.in, g.at)`, `_ = heap.Fix`, "./internal/room"},
+	{"tiny-halves-are-without-number", "bounded", "idempotency/memory.go",
+		`const perRequest = 1 << 10`, `const perRequest = 2`, "./idempotency/proxy -run TestTinyHalves -timeout 20s"},
 	{"half-a-body-keeps-its-memory", "bounded", "internal/room/room.go",
 		`if p.displaced || p.door`, `if p.door`, "./internal/room"},
 	{"hook-answers-what-was-not-stored", "nothing-lost", "api/hook/receiver.go",
@@ -367,7 +371,28 @@ var edgesBreaks = []Break{
 	{"busy-token-service-is-asked-at-each-call", "bounded", "law/account/account.go",
 		`ends = r.EndedAt.Add(again)`, `ends = r.EndedAt`, "./host/account -run TestBusyAfterLost"},
 	{"file-written-over-under-its-log", "once", "store/sqlite/identity.go",
-		`case was != 0:`, `case was < 0:`, "./store/sqlite -run TestReplaced"},
+		`if err != nil || i.at != 0 {`, `if err != nil {`, "./store/sqlite -run TestReplaced"},
+	{"failed-look-is-a-loss", "explained", "store/sqlite/identity.go",
+		`	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return nil
+`, `	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return i.replaced(err.Error())
+`, "./store/sqlite -run TestLookIsMadeAgain"},
+	{"failed-look-counts-as-made", "once", "store/sqlite/identity.go",
+		`	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return nil
+`, `	same, err := i.hasID()
+	switch {
+	case err != nil:
+		i.size, i.written = info.Size(), info.ModTime()
+		return nil
+`, "./store/sqlite -run TestLookIsMadeAgain"},
 	{"isolation-of-the-server", "once", "store/postgres/write.go",
 		`b.Queue("begin isolation level read committed")`, `b.Queue("begin")`, "./store/postgres -run TestRivalsInAnyIsolation"},
 	{"budget-asked-at-each-look", "explained", "operator/budget.go",

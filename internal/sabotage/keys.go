@@ -17,6 +17,8 @@ var keysBreaks = []Break{
 		`ok && !isOneOf(scheme, stableSchemes)`, `ok && scheme == ""`, "./idempotency -run TestGuard/credentials"},
 	{"guard-executes-without-its-file", "once", "idempotency/call.go",
 		`		if !mine || errors.Is(err, keep.ErrReplaced) {`, `		if !mine {`, "./idempotency -run TestReplacedStore"},
+	{"guard-commit-that-failed-did-nothing", "doubt-is-not-failure", "idempotency/tx.go",
+		`		undone = false // a commit`, `		undone = c.rt.Atomic // a commit`, "./idempotency -run TestGuard/unknown_tx"},
 	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
 		`		if rt.takes(r) {
 			return rt
@@ -28,6 +30,8 @@ var keysBreaks = []Break{
 		}`, "./idempotency -run TestRouteByPathAndMethod"},
 	{"guard-is-ready-without-space", "explained", "idempotency/ready.go",
 		`if err = g.store.Write(ctx, rec); err == nil {`, `if err == nil {`, "./idempotency/proxy -run TestNotReadyOnAFullDisk"},
+	{"ready-writes-for-each-who-asks", "bounded", "idempotency/proxy/admin.go",
+		`if p.readyAt.IsZero() ||`, `if true ||`, "./idempotency/proxy -run TestReadyOnceASecond"},
 	{"keys-are-taken-uncounted", "once", "store/sqlite/idempotency.go",
 		`if err == nil && r.State == key.InProgress {`, `if false {`, "./store/sqlite -run TestTakenKeysAreMissed"},
 	{"guard-hosts-share-keys", "once", "law/key/record.go",

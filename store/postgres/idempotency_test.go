@@ -75,7 +75,35 @@ func keysOnPostgresNewerSchema(t *testing.T) {
 		if err := k.Migrate(t.Context()); !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "install that version") {
 			t.Errorf("%s: %v, want %v", asks, err, want)
 		}
+		if err := k.Check(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: Check = %v, want %v", asks, err, want)
+		}
 	}
+	for _, columns := range []string{`name TEXT, value JSONB`, `name TEXT, value BOOL`, `name INT, value TEXT`, `value TEXT`} {
+		url := pgtest.SchemaURL(t)
+		exec(t, url, `CREATE TABLE meta (`+columns+`)`)
+		if err := migrateKeys(t, url); err != nil {
+			t.Errorf("beside meta (%s): %v", columns, err)
+		}
+	}
+	url = pgtest.SchemaURL(t)
+	_, schema, _ := strings.Cut(url, "search_path=")
+	role := "keys_of_" + schema
+	exec(t, url, `CREATE TABLE meta (name TEXT, value TEXT); CREATE ROLE `+role+`; GRANT USAGE, CREATE ON SCHEMA `+schema+` TO `+role)
+	if err := migrateKeys(t, url+"&role="+role); err != nil {
+		t.Errorf("beside meta that the role may not read: %v", err)
+	}
+}
+
+// migrateKeys makes the table of keys.
+func migrateKeys(t *testing.T, url string) error {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	return postgres.NewKeys(pool).Migrate(t.Context())
 }
 
 func keysOnPostgresTwoPools(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keep-run/keep"
@@ -203,16 +202,14 @@ const asOfNow = `FROM pg_class WHERE oid = 'pg_class'::regclass`
 // has nothing of ours. A table of somebody else by one of our names is refused.
 func schemaVersion(ctx context.Context, q querier) (int, error) {
 	var version *string
-	var meta, run bool
-	err := q.QueryRow(ctx, `SELECT to_regclass('meta') IS NOT NULL, to_regclass('run') IS NOT NULL `+asOfNow).Scan(&meta, &run)
+	var meta, texts, run bool
+	err := q.QueryRow(ctx, `SELECT to_regclass('meta') IS NOT NULL, to_regclass('run') IS NOT NULL, (SELECT count(*) FROM pg_attribute
+		WHERE attrelid = to_regclass('meta') AND attname IN ('name', 'value') AND atttypid = 'text'::regtype) = 2 `+asOfNow).Scan(&meta, &run, &texts)
 	if err != nil {
 		return 0, err
 	}
-	if meta {
+	if meta && texts {
 		err = q.QueryRow(ctx, `SELECT max(value) FROM meta WHERE name = 'keep_schema'`).Scan(&version)
-		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "42703" { // no such column
-			return 0, foreign("meta")
-		}
 		if err != nil {
 			return 0, err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -106,3 +107,28 @@ func (p *Place) OnCommitted(f func()) { p.committed = f }
 
 // Named is named, for tests.
 var Named = named
+
+// Occupy has the writer begin a transaction as soon as it can, which ends when until is closed.
+func (db *DB) Occupy(until <-chan struct{}) {
+	w := db.write
+	r := &request{ready: make(chan struct{}), do: func(*conn) error {
+		<-until
+		return nil
+	}}
+	w.mu.Lock()
+	w.queue = append(w.queue, r)
+	w.mu.Unlock()
+	w.signal()
+}
+
+// BreakReads has no read of the file succeed by which the writer looks whether it was replaced, until mend is called.
+func (db *DB) BreakReads() (mend func()) {
+	i := db.write.identity
+	was := i.raw
+	i.raw = brokenReader{}
+	return func() { i.raw = was }
+}
+
+type brokenReader struct{}
+
+func (brokenReader) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -77,6 +78,76 @@ func TestReplaced(t *testing.T) {
 				t.Errorf("Commit = %v, want ErrReplaced", err)
 			}
 		})
+	}
+}
+
+// useUpDescriptors leaves this process none that is free, until what it returns is called.
+func useUpDescriptors(t *testing.T) (free func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	few := was
+	few.Cur = 64
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few))
+	var all []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		all = append(all, f)
+	}
+	return func() {
+		for _, f := range all {
+			must(t, f.Close())
+		}
+		must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
+	}
+}
+
+// Descriptors that ran out, as in a flood of connections, say nothing about the file.
+func TestLookWithoutDescriptors(t *testing.T) {
+	for name, cfg := range map[string]sqlite.Config{"host": {Host: true}, "no_host": {}} {
+		for _, begun := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/begun=%t", name, begun), func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "keep.db")
+				if begun {
+					must(t, openDB(t, path, cfg).Close())
+				}
+				db := openDB(t, path, cfg)
+				defer db.Close()
+				must(t, putItem(t, db, "a"))
+				at := time.Now().Add(time.Second)
+				must(t, os.Chtimes(path, at, at)) // as a checkpoint does
+				free := useUpDescriptors(t)
+				err := putItem(t, db, "b")
+				free()
+				if err := errors.Join(err, putItem(t, db, "c")); err != nil {
+					t.Errorf("a commit without descriptors, or after it: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A file that cannot be read at the moment was not replaced as far as that says; one that was is found with the next commit.
+func TestLookIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "keep.db"), filepath.Join(dir, "other.db")
+	for _, p := range []string{path, other} {
+		must(t, openDB(t, p, sqlite.Config{}).Close())
+	}
+	db := openDB(t, path, sqlite.Config{})
+	defer db.Close()
+	must(t, putItem(t, db, "a"))
+	text, err := os.ReadFile(other)
+	must(t, err)
+	must(t, os.WriteFile(path, text, 0o600))
+	mend := db.BreakReads()
+	must(t, putItem(t, db, "b"))
+	mend()
+	if err := putItem(t, db, "c"); !errors.Is(err, keep.ErrReplaced) {
+		t.Errorf("Commit to a file that was written over = %v, want ErrReplaced", err)
 	}
 }
 

@@ -2,10 +2,13 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store/sqlite"
 	"github.com/keep-run/keep/testkit/idempotencytest"
 )
@@ -39,4 +42,18 @@ func openRaw(t testing.TB, path string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = raw.Close() })
 	return raw
+}
+
+// What a handler committed is answered as committed, however long others keep the one place to write then.
+func TestTxWaitsForNobodyOnceCommitted(t *testing.T) {
+	db := openKeys(t, filepath.Join(t.TempDir(), "keep.db"))
+	tx, err := db.Keys().Begin(t.Context())
+	must(t, err)
+	rec, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 1, Claim: key.Claim{ID: key.NewID("", "", "a"), Key: "a", Method: "POST", Path: "/", TTL: time.Hour}, Lease: time.Hour}, time.Unix(1, 0))
+	must(t, errors.Join(err, tx.Write(t.Context(), rec)))
+	free := make(chan struct{})
+	db.Occupy(free) // from the commit on
+	err = tx.Commit(t.Context())
+	close(free)
+	must(t, err)
 }

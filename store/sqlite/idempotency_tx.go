@@ -65,13 +65,15 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 	return nil
 }
 
-// Commit makes everything durable and gives the connection back. Only the writer knows whether the file
-// is still the one that was opened, and looks after each transaction: so it makes an empty one.
-func (t *keyTx) Commit(ctx context.Context) error {
-	if err := errors.Join(t.tx.Commit(), t.pool.Close()); err != nil {
-		return err
+// Commit makes everything durable and gives the connection back. What is committed stays so, whatever else it waits for:
+// so it waits for nothing, and only looks whether the file is still the one that was opened.
+func (t *keyTx) Commit(context.Context) error {
+	err := t.tx.Commit()
+	closed := t.pool.Close() // it says nothing about what is committed
+	if err != nil {
+		return errors.Join(err, closed)
 	}
-	return t.db.write.do(context.WithoutCancel(ctx), func(*conn) error { return nil })
+	return t.db.write.identity.check()
 }
 
 // Rollback undoes everything. After Commit it does nothing.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -17,41 +19,50 @@ import (
 // any more, or to the log of one, is lost when the process ends; and who starts on the file
 // that took its place does everything again. So each transaction is followed by a look at
 // whether the path still names what was opened, before anything is done outside because of
-// it. The look is two calls of stat, and a query when the file was written to meanwhile.
+// it. The look is two calls of stat, and a read of the file when it was written to meanwhile.
+//
+// A look that fails says nothing about the file: whoever takes that for a loss ends a process over a
+// flood of connections that took all descriptors. The next transaction looks again, and what was
+// replaced by another file, or written over, is found as soon as stat or a read works.
 type identity struct {
 	path string
 	id   string // of the database, when it was opened
 
+	mu        sync.Mutex  // protects the rest
 	file, log os.FileInfo // log: nil until there is one
 	size      int64       // of file, when the id was last read
 	written   time.Time
 
-	raw io.ReaderAt // the file, of a host; nil: the id is read by a query each time
+	raw io.ReaderAt // the file, which stays open: to open and close it would give up SQLite's locks of it
 	at  int64       // where the id stands in it; 0: not known
 }
 
-// identify returns the identity of the database that c has open.
-func identify(c *conn, path string) (*identity, error) {
+// identify returns the identity of the database that c has open, which was opened after file.
+func identify(c *conn, path string, file *os.File) (*identity, error) {
 	row, err := c.row(`SELECT value FROM meta WHERE name = 'id'`)
 	if err != nil || row == nil {
 		return nil, fmt.Errorf("read its id: %w", err)
 	}
-	info, err := os.Stat(path)
+	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	return &identity{path: path, id: row[0].(string), file: info, size: info.Size(), written: info.ModTime()}, nil
+	i := &identity{path: path, id: row[0].(string), file: info, size: info.Size(), written: info.ModTime(), raw: file}
+	i.at, err = i.findID()
+	return i, err
 }
 
 // check returns keep.ErrReplaced if the path names another file than was opened, or if
 // another database was written over it.
 func (i *identity) check() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	info, err := os.Stat(i.path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case isAbsent(err):
 		return i.replaced("it was removed")
 	case err != nil:
-		return i.replaced(err.Error())
+		return nil
 	case !os.SameFile(info, i.file):
 		return i.replaced("another file has its name")
 	}
@@ -59,64 +70,71 @@ func (i *identity) check() error {
 	switch {
 	case err == nil && i.log == nil:
 		i.log = log
-	case i.log != nil && (err != nil || !os.SameFile(log, i.log)):
+	case i.log != nil && (isAbsent(err) || err == nil && !os.SameFile(log, i.log)):
 		return i.replaced("its log, " + i.path + "-wal, was removed or replaced")
 	}
 	if info.Size() == i.size && info.ModTime().Equal(i.written) {
 		return nil
 	}
-	if !i.idInPlace() {
-		if err := i.checkID(); err != nil {
-			return i.replaced(err.Error())
-		}
+	same, err := i.hasID()
+	switch {
+	case err != nil:
+		return nil
+	case !same:
+		return i.replaced("another file was written over it")
 	}
 	i.size, i.written = info.Size(), info.ModTime()
 	return nil
 }
 
-// idInPlace reports whether the id stands where it stood. Each checkpoint writes to the file,
-// and a query by a new connection each time would cost a tenth of a commit.
-func (i *identity) idInPlace() bool {
-	if i.at == 0 {
-		return false
-	}
-	found := make([]byte, len(i.id))
-	_, err := i.raw.ReadAt(found, i.at)
-	return err == nil && string(found) == i.id
+// isAbsent reports whether err says that there is no such file.
+func isAbsent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// findID looks where the id stands: in one of the first pages, once it was written there.
-func (i *identity) findID() {
-	pages := make([]byte, 1<<18)
-	n, _ := i.raw.ReadAt(pages, 0) // of a shorter file all
-	i.at = int64(max(bytes.Index(pages[:n], []byte(i.id)), 0))
-}
-
-// checkID looks for the id again: in the file itself, if it was ever seen there, since a log that
-// has its page would hide another file under it. Else by a connection that remembers nothing.
-func (i *identity) checkID() error {
-	was := i.at
-	if i.raw != nil {
-		i.findID()
+// hasID reports whether the file has the id; an error says that it could not be read. It looks in the
+// file itself, if the id was ever seen there, since a log that has its page would hide another file
+// under it. Each checkpoint writes to the file, and a query by a connection that remembers nothing
+// would cost a tenth of a commit each time: it is made only until the id is there.
+func (i *identity) hasID() (bool, error) {
+	if i.at != 0 {
+		found := make([]byte, len(i.id))
+		if _, err := i.raw.ReadAt(found, i.at); err == nil && string(found) == i.id {
+			return true, nil
+		}
 	}
-	switch {
-	case i.at != 0:
-		return nil
-	case was != 0:
-		return errors.New("another file was written over it")
+	at, err := i.findID()
+	if at != 0 {
+		i.at = at
+		return true, nil
 	}
-	if empty, err := inspectFile(i.path); err != nil || empty {
-		return errors.Join(err, errors.New("another file was written over it"))
+	if err != nil || i.at != 0 {
+		return false, err
+	}
+	empty, err := inspectHeader(io.NewSectionReader(i.raw, 0, headerSize))
+	if empty || errors.Is(err, keep.ErrForeignDatabase) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	c, err := openConn(context.Background(), New(i.path, Config{ReadOnly: true}).dsn(true))
 	if err != nil {
-		return err
+		return false, err
 	}
 	row, err := c.row(`SELECT value FROM meta WHERE name = 'id'`)
-	if err = errors.Join(err, c.close()); err == nil && (row == nil || row[0] != i.id) {
-		err = errors.New("another database was written over it")
+	err = errors.Join(err, c.close())
+	return row != nil && row[0] == i.id, err
+}
+
+// findID looks where the id stands: in one of the first pages, once it was written there. 0: in none.
+func (i *identity) findID() (at int64, err error) {
+	pages := make([]byte, 1<<18)
+	n, err := i.raw.ReadAt(pages, 0)
+	if errors.Is(err, io.EOF) { // a shorter file
+		err = nil
 	}
-	return err
+	return int64(max(bytes.Index(pages[:n], []byte(i.id)), 0)), err
 }
 
 func (i *identity) replaced(why string) error {

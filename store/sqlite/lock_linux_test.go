@@ -1,9 +1,13 @@
 package sqlite
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,5 +41,38 @@ func TestLockIsFreeBesideAFork(t *testing.T) {
 	}
 	if err := open().Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The look at the file after a commit keeps the locks by which other processes know that this one has it open.
+func TestLookKeepsTheLocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	db := New(path, Config{})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	locked := func() int {
+		t.Helper()
+		err := db.write.do(t.Context(), func(c *conn) error {
+			_, err := c.exec(`UPDATE meta SET value = value`)
+			return err
+		})
+		var stat unix.Stat_t
+		all, readErr := os.ReadFile("/proc/locks")
+		if err := errors.Join(err, unix.Stat(path, &stat), readErr); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(all), fmt.Sprintf(":%d ", stat.Ino))
+	}
+	if locked() == 0 {
+		t.Skip("/proc/locks does not show the locks of this file system")
+	}
+	at := time.Now().Add(time.Second)
+	if err := os.Chtimes(path, at, at); err != nil { // as a checkpoint does
+		t.Fatal(err)
+	}
+	if locked() == 0 {
+		t.Error("the file is not locked any more after a look at it")
 	}
 }

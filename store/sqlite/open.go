@@ -166,8 +166,16 @@ func inspectFile(path string) (empty bool, err error) {
 		return false, err
 	}
 	defer f.Close()
-	var header [72]byte
-	n, err := io.ReadFull(f, header[:])
+	return inspectHeader(f)
+}
+
+// headerSize is how much of a file inspectHeader reads.
+const headerSize = 72
+
+// inspectHeader is inspectFile for a file that is open.
+func inspectHeader(r io.Reader) (empty bool, err error) {
+	var header [headerSize]byte
+	n, err := io.ReadFull(r, header[:])
 	switch {
 	case errors.Is(err, io.EOF):
 		return true, nil

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,7 @@ type DB struct {
 	seconds <-chan time.Time // has a value each second, for the count of transactions; nil: Open makes it
 
 	lock  *hostLock // of a host
+	file  *os.File  // of who is none and writes; closed after the connections, since that drops their locks
 	read  *sql.DB
 	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
 	over  atomic.Bool
@@ -108,12 +110,12 @@ func (db *DB) Open(ctx context.Context) (err error) {
 		return err
 	}
 	if !db.cfg.ReadOnly {
-		if db.write, err = openWriter(ctx, db.path, db.dsn(false), db.limits.unindexed); err != nil {
+		file, err := db.openFile()
+		if err != nil {
 			return err
 		}
-		if db.lock != nil && db.lock.file != nil {
-			db.write.identity.raw = db.lock.file
-			db.write.identity.findID()
+		if db.write, err = openWriter(ctx, db.path, db.dsn(false), file, db.limits.unindexed); err != nil {
+			return err
 		}
 		db.write.counts.host, db.write.counts.due = db.lock != nil, db.seconds // before its first request
 	}
@@ -127,6 +129,20 @@ func (db *DB) Open(ctx context.Context) (err error) {
 		return err
 	}
 	return db.catchUp(ctx)
+}
+
+// openFile returns the file as it is on the disk: that of the lock, or one of its own, which stays open as long as there are
+// connections.
+func (db *DB) openFile() (*os.File, error) {
+	if db.lock != nil && db.lock.file != nil {
+		return db.lock.file, nil
+	}
+	file, err := os.Open(db.path)
+	if err != nil {
+		return nil, err
+	}
+	db.file = file
+	return file, nil
 }
 
 // signed counts in the database, and then in the lock, that a host, or who counts as one does, begins or ends. A host may
@@ -178,6 +194,10 @@ func (db *DB) Close() error {
 			return true
 		})
 		errs = append(errs, db.read.Close())
+	}
+	if db.file != nil {
+		errs = append(errs, db.file.Close())
+		db.file = nil
 	}
 	if db.lock != nil {
 		errs = append(errs, db.lock.Close())

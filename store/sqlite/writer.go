@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -52,8 +53,8 @@ const (
 	dropped // the caller left before the writer came
 )
 
-// openWriter opens the connection and starts the goroutine.
-func openWriter(ctx context.Context, path, dsn string, unindexed int) (*writer, error) {
+// openWriter opens the connection and starts the goroutine. File is the one at path.
+func openWriter(ctx context.Context, path, dsn string, file *os.File, unindexed int) (*writer, error) {
 	conn, err := openConn(ctx, dsn)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func openWriter(ctx context.Context, path, dsn string, unindexed int) (*writer, 
 	err = toWAL(conn)
 	var same *identity
 	if err == nil {
-		same, err = identify(conn, path)
+		same, err = identify(conn, path, file)
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.close())
