@@ -38,7 +38,7 @@ func open(t *testing.T, s setup, change func(*gateway.Config)) *desk {
 // openOver starts a desk over a store that is made of its database.
 func openOver(t *testing.T, s setup, over func(*sqlite.DB) gateway.Store, change func(*gateway.Config)) *desk {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background()) // a gateway that ends early reads no more, and its client waits for ever
+	ctx, cancel := context.WithCancel(context.Background()) // a gateway that ends early reads no more, and its client waits without end
 	db := sqlite.New(filepath.Join(s.Dir, "keep.db"), sqlite.Config{Host: true})
 	if err := db.Open(ctx); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ var all = flag.Bool("all", false, "run every case behind a pooler too")
 
 func TestMain(m *testing.M) {
 	// A sequence costs a schema and its round trips; -rapid.checks asks for more.
-	if err := flag.Set("rapid.checks", "20"); err != nil {
+	if err := flag.Set("rapid.checks", "8"); err != nil {
 		panic(err)
 	}
 	os.Exit(pgtest.Main(m))

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	// A sequence costs its fsyncs; -rapid.checks asks for more of them.
-	if err := flag.Set("rapid.checks", "30"); err != nil {
+	if err := flag.Set("rapid.checks", "12"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
