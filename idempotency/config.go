@@ -60,7 +60,9 @@ type Config struct {
 	// Memory is the most bytes of requests and answers that are held at once. It is
 	// taken as a request arrives, whatever length that announces. What does not fit
 	// displaces requests that have not arrived whole: first of the address that has
-	// the most of them, first the one that got nothing for longest. They are refused
+	// the most of them, first the one that took memory longest ago, which is not always
+	// the one that got nothing for longest: a body takes as much again whenever what
+	// it has is full. They are refused
 	// with KindBusy, and so is a request that does not fit all the same, and one whose
 	// kept answer does not; a new answer that does not is passed through and recorded
 	// without a body. If zero, 256 MiB.
