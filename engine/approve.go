@@ -308,6 +308,7 @@ func (h *scriptHost) saidDone(ctx context.Context, call *takenCall, key, record 
 		}
 		s.saidRead = true
 	}
+	call.answers = s.said
 	for i, q := range s.said {
 		if a := q.Approval; a != nil && (a.Key == key || a.Key == record || h.isOf(*a, call, key)) {
 			return &s.said[i], nil

@@ -24,7 +24,7 @@ type itemScope struct {
 	dirty bool // the item as it stands is not stored
 
 	fresh    bool              // no earlier run had it: it has no records
-	said     []keep.Escalation // by which persons said that calls of it were done outside of the ledger
+	said     []keep.Escalation // what persons said of calls of it that were done already
 	saidRead bool              // said was read
 
 	read    bool                      // former was read
