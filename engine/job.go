@@ -29,7 +29,15 @@ type itemScope struct {
 
 	read    bool                      // former was read
 	former  []keep.Mutation           // records of this attempt that were made under another configuration
-	claimed map[keep.MutationKey]bool // of former: a call of this run is theirs
+	claimed map[keep.MutationKey]bool // of former and said: a call of this run is theirs
+}
+
+// claim notes that a call of this run is that of a record or an approval of former or said.
+func (s *itemScope) claim(key keep.MutationKey) {
+	if s.claimed == nil {
+		s.claimed = make(map[keep.MutationKey]bool)
+	}
+	s.claimed[key] = true
 }
 
 // work runs a job. Unlike in a consumer, the calls are made while the script
@@ -297,7 +305,7 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		lc.Key, lc.Tool = known.Key, known.Tool
 	}
 	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
-	if call.said, err = h.saidDone(ctx, call, key, lc.Key); err != nil {
+	if call.said, err = h.saidDone(ctx, call, key, known.Key); err != nil {
 		return nil, err
 	}
 	return h.callInItem(ctx, call, lc, known, c)
