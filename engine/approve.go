@@ -297,8 +297,9 @@ func checkDone(call *takenCall, c ledger.Call) error {
 }
 
 // saidDone returns the newest answer of a person who says that a call of the item was done outside of what the
-// ledger knows, whichever run asked, and whatever its tool was called then; nil: there is none. An item that no run
-// had before has none.
+// ledger knows, whichever run asked, and whatever the configuration called its tool and identity then; nil: there is
+// none. Where only a person can tell whether it is this call, one must agree to it. An item that no run had before has
+// none.
 func (h *scriptHost) saidDone(ctx context.Context, call *takenCall, key, record keep.MutationKey) (*keep.Escalation, error) {
 	s := h.item
 	if !s.saidRead && !s.fresh {
@@ -308,24 +309,43 @@ func (h *scriptHost) saidDone(ctx context.Context, call *takenCall, key, record 
 		}
 		s.saidRead = true
 	}
+	call.answers = s.said
 	for i, q := range s.said {
-		if a := q.Approval; a != nil && (a.Key == key || a.Key == record || h.isOf(*a, call, key)) {
+		a := q.Approval
+		if a == nil {
+			continue
+		}
+		fits := otherCall
+		if m, yes := h.ofThen(*a, call); yes {
+			fits = h.matches(m, call, key)
+		}
+		switch {
+		case a.Key == key || a.Key == cmp.Or(record, key) || fits == sameCall:
+			s.claim(a.Key)
+			call.ask = ""
 			return &s.said[i], nil
+		case fits == perhapsSame && record == "" && call.ask == "" && !s.claimed[a.Key]:
+			call.ask = fmt.Sprintf("%s said at %s that %s on %s was done already with %s: the configuration has changed since, and it may be this call", q.Decision.By,
+				q.Decision.At.UTC().Format(time.DateTime+" UTC"), a.Tool, a.Target, cut(string(a.Payload), maxShown))
 		}
 	}
 	return nil, nil
 }
 
-// isOf reports whether an approval is about a call under another configuration: of then it has the key of the
-// approval, and of today the key of the call.
-func (h *scriptHost) isOf(a keep.Approval, call *takenCall, key keep.MutationKey) bool {
-	t := h.x.e.tools.known(a.Tool)
-	if t == nil || t.name != call.tool.name || h.keyToday(t, keep.Mutation{Payload: a.Payload, Subkey: call.subkey}) != key {
-		return false
+// ofThen returns the call that an approval is about as a record of it would be, and reports whether it is of this
+// attempt at the item and has the subkey of call: by its tool and identity of then its key is that of the approval.
+func (h *scriptHost) ofThen(a keep.Approval, call *takenCall) (m keep.Mutation, yes bool) {
+	m = keep.Mutation{Key: a.Key, Tool: a.Tool, Connector: call.tool.connector, Target: a.Target, Identity: call.identity, Subkey: call.subkey, Payload: a.Payload, Pin: a.Pin}
+	if sent := m.SentAs(); sent.Connector != "" { // an approval of an older version does not say it
+		identity, _, _, err := ledger.Identify(a.Payload, sent.Identity)
+		if err != nil {
+			return m, false
+		}
+		m.Connector, m.Identity = sent.Connector, identity
 	}
-	return a.Key == ledger.ItemKey(ledger.ItemCall{
+	return m, a.Key == ledger.ItemKey(ledger.ItemCall{
 		Workflow: h.x.a.name, Item: h.item.item.ID, Attempt: h.item.item.Attempt,
-		Tool: a.Tool, Target: a.Target, Identity: call.identity, Subkey: call.subkey,
+		Tool: a.Tool, Target: a.Target, Identity: m.Identity, Subkey: m.Subkey,
 	})
 }
 

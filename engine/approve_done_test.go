@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,6 +175,53 @@ func TestApprovalDoneAlreadyUnderAnotherName(t *testing.T) {
 			t.Errorf("questions %+v after %d calls, want one about y after none", q, w.service.calls)
 		}
 	})
+}
+
+// And under another identity. Where only a person can tell whether a call is the one that was done, one is asked.
+func TestApprovalDoneAlreadyUnderAnotherConfiguration(t *testing.T) {
+	as := func(tool, text string) func(string) (string, map[string]any) {
+		return func(id string) (string, map[string]any) {
+			return tool, map[string]any{"id": id, "text": text}
+		}
+	}
+	wider := func(_ *connector.Connection, s *connector.Spec) { s.Identity = []string{"id", "text"} }
+	for _, tt := range []struct {
+		name      string
+		configure func(*connector.Connection, *connector.Spec)
+		script    func(string) (string, map[string]any)
+		calls     int
+		asks      string // of which id, empty: none
+	}{
+		{"wider identity, same content", wider, nil, 1, ""},
+		{"wider identity, other content", wider, as("svc.create", "good morning"), 0, "x"},
+		{"no identity", func(_ *connector.Connection, s *connector.Spec) { s.Identity = nil }, nil, 0, "y"},
+		{"tool without was", func(_ *connector.Connection, s *connector.Spec) { s.Name = "add" }, as("svc.add", "hello"), 0, "x"},
+		{"connection without was", func(c *connector.Connection, _ *connector.Spec) { c.Name = "crm" }, as("crm.create", "hello"), 0, "x"},
+		{"tool that is new", func(_ *connector.Connection, s *connector.Spec) { s.Name, s.New = "add", true }, as("svc.add", "hello"), 2, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, change := newRenamedWorld(t, tt.configure)
+				w.service.approve, w.service.onCall = "always", nil
+				w.deploy()
+				w.run()
+				if err := w.decide(keep.TreatAsDone); err != nil { // of x
+					t.Fatal(err)
+				}
+				change(tt.script)
+				w.service.approve = "" // it is taken away
+				w.run()
+				switch qs := w.questions(); {
+				case w.service.calls != tt.calls:
+					t.Errorf("%d calls, want %d; the questions are %+v", w.service.calls, tt.calls, qs)
+				case tt.asks == "" && len(qs) > 0:
+					t.Errorf("it asks %+v, want nothing", qs)
+				case tt.asks != "" && (len(qs) != 1 || qs[0].Approval == nil || !strings.Contains(qs[0].Attempted, fmt.Sprintf(`"id":%q`, tt.asks)) || !strings.Contains(qs[0].Why, "ann said at")):
+					t.Errorf("it asks %+v, want whether %s was done", qs, tt.asks)
+				}
+			})
+		})
+	}
 }
 
 // Whoever asks about the script of a run later, and whoever decides about it, knows that its call was done: no

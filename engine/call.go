@@ -24,8 +24,9 @@ type takenCall struct {
 	payload  []byte
 	subkey   string
 	target   string
-	ask      string           // why a person must agree, beside what its tool says; empty: nothing
-	said     *keep.Escalation // by which a person said that it was done outside of the ledger; nil: nobody did
+	ask      string            // why a person must agree, beside what its tool says; empty: nothing
+	said     *keep.Escalation  // by which a person said that it was done outside of the ledger; nil: nobody did
+	answers  []keep.Escalation // what persons said of calls of its item that were done already; of no item: none
 	at       string
 	pause    func() (resume func()) // of the phase; nil: it is over
 

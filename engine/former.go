@@ -66,10 +66,7 @@ func (h *scriptHost) former(ctx context.Context, call *takenCall, key keep.Mutat
 	}
 	switch {
 	case len(same) > 0:
-		if s.claimed == nil {
-			s.claimed = make(map[keep.MutationKey]bool)
-		}
-		s.claimed[same[0].Key] = true
+		s.claim(same[0].Key)
 		return same[0], nil
 	case len(perhaps) == 0:
 		return keep.Mutation{}, nil

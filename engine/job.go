@@ -24,12 +24,20 @@ type itemScope struct {
 	dirty bool // the item as it stands is not stored
 
 	fresh    bool              // no earlier run had it: it has no records
-	said     []keep.Escalation // by which persons said that calls of it were done outside of the ledger
+	said     []keep.Escalation // what persons said of calls of it that were done already
 	saidRead bool              // said was read
 
 	read    bool                      // former was read
 	former  []keep.Mutation           // records of this attempt that were made under another configuration
-	claimed map[keep.MutationKey]bool // of former: a call of this run is theirs
+	claimed map[keep.MutationKey]bool // of former and said: a call of this run is theirs
+}
+
+// claim notes that a call of this run is that of a record or an approval of former or said.
+func (s *itemScope) claim(key keep.MutationKey) {
+	if s.claimed == nil {
+		s.claimed = make(map[keep.MutationKey]bool)
+	}
+	s.claimed[key] = true
 }
 
 // work runs a job. Unlike in a consumer, the calls are made while the script
@@ -297,7 +305,7 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		lc.Key, lc.Tool = known.Key, known.Tool
 	}
 	lc.Item, lc.ItemAttempt, lc.Title = s.item.ID, s.item.Attempt, s.item.Title
-	if call.said, err = h.saidDone(ctx, call, key, lc.Key); err != nil {
+	if call.said, err = h.saidDone(ctx, call, key, known.Key); err != nil {
 		return nil, err
 	}
 	return h.callInItem(ctx, call, lc, known, c)

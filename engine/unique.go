@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/outcome"
@@ -64,16 +65,18 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 
 // rival returns the oldest other record of the identity of a call that may have happened, zero if there is none. Those
 // beside which a person wants the call made again are excepted. The error is a *treatedError if a person treats
-// the call as done by one of them.
+// the call as done by one of them. In an item it does not matter which run asked.
 func (x *execution) rival(ctx context.Context, call *takenCall, c ledger.Call) (u keep.Unlike, rival keep.Mutation, err error) {
-	answers, err := x.answers(ctx, keep.AskAlreadyDone)
-	if err != nil {
-		return u, rival, &storeError{err}
+	answers := call.answers
+	if c.Item == "" {
+		if answers, err = x.answers(ctx, keep.AskAlreadyDone); err != nil {
+			return u, rival, &storeError{err}
+		}
 	}
 	u = keep.Unlike{Key: c.Key, Tools: call.tool.namesWith(c.Tool), Identity: c.Identity, Subkey: c.Subkey}
 	for _, q := range answers {
 		switch {
-		case q.PayloadHash != uniqueHash(c):
+		case q.Kind != keep.AskAlreadyDone || q.PayloadHash != uniqueHash(c):
 		case q.Decision.Action == keep.DoAgain:
 			u.Except = append(u.Except, q.Mutation)
 		case q.Decision.Action == keep.TreatAsDone:
@@ -82,6 +85,13 @@ func (x *execution) rival(ctx context.Context, call *takenCall, c ledger.Call) (
 	}
 	if rival, _, err = x.e.store.Rival(ctx, u); err != nil {
 		return u, rival, &storeError{err}
+	}
+	for _, q := range answers {
+		if q.Kind == keep.AskAlreadyDone && q.Decision.Action == keep.TreatAsDone && q.Mutation == rival.Key { // with another content
+			call.ask = fmt.Sprintf("%s said at %s that this call is done by %s, and what would be sent now differs", q.Decision.By,
+				q.Decision.At.UTC().Format(time.DateTime+" UTC"), rival.Key)
+			break
+		}
 	}
 	return u, rival, nil
 }

@@ -267,8 +267,9 @@ type Escalations interface {
 	// Escalation returns a question.
 	Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
 
-	// SaidDone returns the approvals about calls of an item that persons answered with
-	// keep.TreatAsDone, newest first.
+	// SaidDone returns what persons said of calls of an item that were done already, newest first: the
+	// approvals and questions about an equal call (keep.AskAlreadyDone) that they answered with keep.TreatAsDone or
+	// keep.DoAgain.
 	SaidDone(ctx context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error)
 
 	// Escalations lists questions.

@@ -140,10 +140,15 @@ func (a *app) checkNames(ctx context.Context, p *project.Project, scripts []proj
 	}
 	if err == nil {
 		var all []keep.Workflow
+		var names []string
 		if all, err = db.Workflows(ctx); err == nil {
-			if names := project.WithoutScript(all, project.NamesOf(scripts)); whole && len(names) > 0 {
-				return []terminal.Problem{{Severity: string(workflow.Warning), Code: "no-script", Message: project.Continues(names), Fix: project.HowToEnd(names)}}
-			}
+			names, err = project.WithoutScript(all, project.NamesOf(scripts), project.Entries(ctx, db))
+		}
+		switch {
+		case err != nil:
+		case whole && len(names) > 0:
+			return []terminal.Problem{{Severity: string(workflow.Warning), Code: "no-script", Message: project.Continues(names), Fix: project.HowToEnd(names)}}
+		default:
 			return nil
 		}
 	}

@@ -118,15 +118,24 @@ func (a *app) sayWithoutScript(ctx context.Context, c *api.Client, out []deploye
 	for _, d := range out {
 		ours = append(ours, d.Workflow)
 	}
-	a.sayContinuing(rows, ours)
-	return nil
+	return a.sayContinuing(rows, ours, func(w keep.WorkflowName) (string, error) {
+		versions, err := c.Versions(ctx, w)
+		for _, v := range versions {
+			if v.State == api.VersionCurrent {
+				return v.Entry, err
+			}
+		}
+		return "", err
+	})
 }
 
 // sayContinuing says which workflows continue without a script.
-func (a *app) sayContinuing(all []keep.Workflow, ours []keep.WorkflowName) {
-	if names := project.WithoutScript(all, ours); len(names) > 0 {
+func (a *app) sayContinuing(all []keep.Workflow, ours []keep.WorkflowName, entry func(keep.WorkflowName) (string, error)) error {
+	names, err := project.WithoutScript(all, ours, entry)
+	if len(names) > 0 {
 		fmt.Fprintf(a.Err, "keep: %s; %s\n", project.Continues(names), project.HowToEnd(names))
 	}
+	return err
 }
 
 // openingToDeploy opens the database as what takes scripts. The tools that they

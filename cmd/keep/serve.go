@@ -96,7 +96,9 @@ func (a *app) serve(ctx context.Context, paths []string, listen string) (err err
 	}
 	a.sayServing(all, cfg.DB)
 	if len(paths) > 0 && isDir(paths[0]) {
-		a.sayContinuing(all, project.NamesOf(s.Scripts))
+		if err := a.sayContinuing(all, project.NamesOf(s.Scripts), project.Entries(ctx, s.DB)); err != nil {
+			return errors.Join(err, srv.Close())
+		}
 	}
 	follower := &daemon.Follower{Env: a.env(), Session: s, Server: srv, Reload: hangups, Load: func() (*config.Config, error) { return a.reloaded(paths) }}
 	if err := daemon.RunBoth(ctx, s.Host, srv, follower); err != nil {

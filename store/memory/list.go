@@ -244,12 +244,13 @@ func matchEscalation(f keep.EscalationFilter) func(keep.Escalation) bool {
 	}
 }
 
-// SaidDone returns the approvals about calls of an item that persons answered with keep.TreatAsDone, newest first.
+// SaidDone returns what persons said of calls of an item that were done already, newest first.
 func (s *Store) SaidDone(_ context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	list, _, err := page("q", keep.Page{Limit: len(s.escalations)}, maps.Values(s.escalations), func(q keep.Escalation) bool {
-		return q.Workflow == w && q.Item == item && q.Kind == keep.AskApproval && q.Decision != nil && q.Decision.Action == keep.TreatAsDone
+		return q.Workflow == w && q.Item == item && (q.Kind == keep.AskApproval || q.Kind == keep.AskAlreadyDone) &&
+			q.Decision != nil && (q.Decision.Action == keep.TreatAsDone || q.Decision.Action == keep.DoAgain)
 	}, copyEscalation)
 	return list, err
 }

@@ -41,10 +41,10 @@ func (db *DB) Escalation(ctx context.Context, id keep.EscalationID) (keep.Escala
 		`SELECT `+escalationColumns+` FROM escalation WHERE id = $1`, id)
 }
 
-// SaidDone returns the approvals about calls of an item that persons answered with keep.TreatAsDone, newest first.
+// SaidDone returns what persons said of calls of an item that were done already, newest first.
 func (db *DB) SaidDone(ctx context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error) {
 	return collect(ctx, db, scanEscalation, `SELECT `+escalationColumns+` FROM escalation
-		 WHERE decision = 'treat-as-done' AND kind = 'approval' AND workflow = $1 AND item = $2 ORDER BY n DESC`, w, text(item))
+		 WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done') AND workflow = $1 AND item = $2 ORDER BY n DESC`, w, text(item))
 }
 
 // escalationColumns end with the place of the question in lists.

@@ -37,10 +37,10 @@ func (db *DB) Escalation(ctx context.Context, id keep.EscalationID) (keep.Escala
 		`SELECT `+escalationColumns+` FROM escalation WHERE id = ?`, id)
 }
 
-// SaidDone returns the approvals about calls of an item that persons answered with keep.TreatAsDone, newest first.
+// SaidDone returns what persons said of calls of an item that were done already, newest first.
 func (db *DB) SaidDone(ctx context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error) {
 	return rows(ctx, db, scanEscalation, `SELECT `+escalationColumns+` FROM escalation INDEXED BY escalation_said_done
-		 WHERE decision = 'treat-as-done' AND kind = 'approval' AND workflow = ? AND item = ? ORDER BY n DESC`, w, item)
+		 WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done') AND workflow = ? AND item = ? ORDER BY n DESC`, w, item)
 }
 
 var (

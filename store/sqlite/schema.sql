@@ -597,7 +597,7 @@ CREATE TABLE spent_sum (
 
 CREATE INDEX spent_sum_empty ON spent_sum (high) WHERE high = 0 AND low = 0;
 
-CREATE INDEX escalation_said_done ON escalation (workflow, item) WHERE decision = 'treat-as-done' AND kind = 'approval';
+CREATE INDEX escalation_said_done ON escalation (workflow, item) WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done');
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

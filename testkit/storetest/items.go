@@ -140,11 +140,14 @@ var escalationPromises = []promise{
 		first := ask("esc_1", "w", odd, keep.AskApproval, keep.TreatAsDone)
 		ask("esc_2", "w", "other", keep.AskApproval, keep.TreatAsDone)
 		ask("esc_3", "other", odd, keep.AskApproval, keep.TreatAsDone)
-		ask("esc_4", "w", odd, keep.AskAlreadyDone, keep.TreatAsDone)
+		third := ask("esc_4", "w", odd, keep.AskAlreadyDone, keep.TreatAsDone)
+		ask("esc_8", "w", odd, keep.AskAlreadyDone, keep.Skip)
+		ask("esc_9", "w", odd, keep.AskItem, keep.TreatAsDone)
+		fourth := ask("esc_10", "w", odd, keep.AskAlreadyDone, keep.DoAgain)
 		ask("esc_5", "w", odd, keep.AskApproval, keep.Approve)
 		ask("esc_6", "w", odd, keep.AskApproval, "")
 		second := ask("esc_7", "w", odd, keep.AskApproval, keep.TreatAsDone)
-		w.same("SaidDone", get[[]keep.Escalation](w)(w.SaidDone(w.ctx, "w", odd)), []keep.Escalation{second, first})
+		w.same("SaidDone", get[[]keep.Escalation](w)(w.SaidDone(w.ctx, "w", odd)), []keep.Escalation{second, fourth, third, first})
 		w.same("SaidDone of none", len(get[[]keep.Escalation](w)(w.SaidDone(w.ctx, "w", "none"))), 0)
 	}},
 	{"a question is answered once", func(w *world) {

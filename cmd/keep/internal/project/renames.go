@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
@@ -322,14 +323,36 @@ func NamesOf(scripts []Script) (names []keep.WorkflowName) {
 }
 
 // WithoutScript returns the workflows that continue as a database has them, though none of those of which a project has
-// scripts, by the names of the database, is of them. Another project may have theirs.
-func WithoutScript(all []keep.Workflow, ours []keep.WorkflowName) (names []string) {
+// scripts, by the names of the database, is of them. Another project may have theirs. The ledger of the calls of agents, and
+// workflows written in Go, have no script anywhere; entry returns that of the version in force.
+func WithoutScript(all []keep.Workflow, ours []keep.WorkflowName, entry func(keep.WorkflowName) (string, error)) (names []string, err error) {
 	for _, w := range all {
-		if !w.Paused && !slices.Contains(ours, w.Name) {
+		if w.Paused || slices.Contains(ours, w.Name) {
+			continue
+		}
+		d := keep.Deployment{Workflow: w.Name}
+		if d.Entry, err = entry(w.Name); err != nil {
+			return nil, err
+		}
+		if host.HasScript(d) {
 			names = append(names, string(w.Name))
 		}
 	}
-	return names
+	return names, nil
+}
+
+// Entries returns the files of the versions that are in force, as a function of the workflow.
+func Entries(ctx context.Context, db store.Reader) func(keep.WorkflowName) (string, error) {
+	current := sync.OnceValues(func() ([]keep.Deployment, error) { return db.Current(ctx) })
+	return func(w keep.WorkflowName) (string, error) {
+		all, err := current()
+		for _, d := range all {
+			if d.Workflow == w {
+				return d.Entry, err
+			}
+		}
+		return "", err
+	}
 }
 
 // Continues says that workflows continue without a script.
