@@ -150,19 +150,34 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 
 // look asks the service what became of the call before, in the place of the call that would repeat it: it waits
 // for the limits of the connection, and is the probe if the run is to be that. Without a place nothing is sent.
+// Where the tool sends another way now, the place of then says nothing about the connection, and its answer is no probe.
+// A probe that a person wants is a call: the look at it that gets no answer leaves it the pass.
 func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, call *takenCall) (ledger.Fact, error) {
-	p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)
-	if err != nil {
-		return ledger.Fact{}, err
+	p := x.aside(t, call.pause)
+	if !call.tool.moved(before) {
+		var err error
+		if p, err = x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause); err != nil {
+			return ledger.Fact{}, err
+		}
 	}
 	began := time.Now()
 	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
-	p.done(ctx, nil, ctx.Err() != nil)
+	if ctx.Err() == nil && p.keeps() {
+		x.probe = p
+	} else {
+		p.done(ctx, nil, ctx.Err() != nil)
+	}
 	x.sawTool(trace.Lookup, began, fact.Failure)
 	if ctx.Err() != nil {
 		return fact, cmp.Or(p.whyEnded(), errEnded)
 	}
-	return fact, p.whyEnded()
+	if err := p.whyEnded(); err != nil {
+		return fact, err
+	}
+	if err := p.notice.over(ctx); err != nil {
+		return fact, &storeError{err}
+	}
+	return fact, nil
 }
 
 // admit returns c as it may now be recorded and made: the grant allows it, a person agreed where the

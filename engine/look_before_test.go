@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,5 +236,85 @@ func TestLookBeforeSendingAgainFindsAnothers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The place of the call before is dead, and the owner sends another way by now. It is asked once, beside the gate of
+// the connection: what it does not answer is no outage of the new place, which gets the call that a person approved.
+func TestLookBeforeSendingAnotherWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, old, now, configure := newMovedWorld(t, keep.LevelWitness, true)
+		old.onCall = func(int) (bool, error) { return false, errReset }
+		looks := 0
+		old.onAsk = func(int) (connector.Verdict, error) { looks++; return "", errReset }
+		w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 4
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(12 * time.Hour)
+		configure("new")
+		w.runUntil(10 * time.Minute)
+		w.decideAll(keep.DidNotHappen)
+		w.runUntil(2 * time.Hour)
+		looks = 0
+		w.decideAll(keep.Approve)
+		w.runUntil(24 * time.Hour)
+		if m := w.mutation(); looks != 1 || now.calls != 1 || m.State != keep.Applied || len(w.questions()) != 0 {
+			t.Errorf("%d looks at the old place, %d calls of the new one, record %s, questions %+v; want 1, 1, applied, none", looks, now.calls, m.State, w.questions())
+		}
+	})
+}
+
+// decideAll gives that answer to the open questions that have it.
+func (w *world) decideAll(action keep.Action) {
+	w.t.Helper()
+	for _, q := range w.questions() {
+		if !slices.ContainsFunc(q.Choices, func(c keep.Choice) bool { return c.Action == action }) {
+			continue
+		}
+		if err := w.engine().Decide(w.t.Context(), q.ID, keep.Decision{Action: action, By: "ann", From: "test"}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// Only the lookup of a service fails: POST would be answered, search is not, and nobody else calls it. Each look is a
+// probe that fails. A person is asked about the connection, and whom that person wants to try makes the call.
+func TestLookBeforeSendingAgainIsNeverAnswered(t *testing.T) {
+	for _, ok := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var log []string
+			w.service.onCall = func(n int) (bool, error) {
+				log = append(log, "call")
+				if n == 1 || !ok {
+					return false, errReset
+				}
+				return true, nil
+			}
+			w.service.onAsk = func(int) (connector.Verdict, error) {
+				log = append(log, "look")
+				return "", errReset
+			}
+			w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 4
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(12 * time.Hour)
+			w.decideAll(keep.DidNotHappen)
+			log = nil
+			w.runUntil(24 * time.Hour)
+			q := w.questions()
+			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look") || strings.Contains(said, "call") || len(q) != 1 || q[0].Kind != keep.AskConnection {
+				t.Fatalf("it did %q, questions %+v; want looks, and one about the connection", said, q)
+			}
+			log = nil
+			w.decideAll(keep.Retry)
+			w.runUntil(time.Minute)
+			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look call") {
+				t.Errorf("it did %q, want a look, and the call", said)
+			}
+			if m := w.mutation(); ok && (m.State != keep.Applied || len(w.questions()) != 0) {
+				t.Errorf("record %s, questions %+v; want applied, none", m.State, w.questions())
+			}
+		})
 	}
 }
