@@ -111,10 +111,9 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 	if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {
 		return false, nil
 	}
-	var rival keep.Mutation
-	if !t.spec.Marked && len(c.Identity) > len("{}") { // it names something
-		var u keep.Unlike
-		u, rival, err = x.rival(ctx, call, c)
+	unmarked := !t.spec.Marked && len(c.Identity) > len("{}") // it names something
+	if unmarked {
+		u, rival, err := x.rival(ctx, call, c)
 		if err != nil || len(u.Except) > 0 || rival.Key != "" && t.spec.Unique {
 			return false, err
 		}
@@ -129,11 +128,18 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 		ctx = connector.SendAs(ctx, as)
 	}
 	fact, err := x.look(ctx, t, before, call)
-	switch {
-	case err != nil || fact.Evidence != ledger.Happened:
+	if err != nil || fact.Evidence != ledger.Happened {
 		return false, err
-	case rival.Key != "" && !fact.ByKey:
-		return false, &rivalError{c, rival, true}
+	}
+	if unmarked && !fact.ByKey {
+		u, rival, err := x.rival(ctx, call, c) // others may have looked meanwhile
+		switch {
+		case err != nil:
+			return false, err
+		case rival.Key != "":
+			return false, &rivalError{c, rival, true}
+		}
+		x.unlike = &u
 	}
 	now := x.e.Now()
 	m, move, err := ledger.Apply(before, fact, now)

@@ -264,6 +264,91 @@ func TestLookBeforeSendingAnotherWay(t *testing.T) {
 	})
 }
 
+// Two equal calls, of both of which a person says that they did not happen, and one effect: both look while they wait in
+// line. The first takes it, and the other is asked about.
+func TestLookBeforeSendingAgainTakesAnEffectOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.target = true
+		w.limit(rate("6/min"))
+		id := "same"
+		w.script["consumers.act.mutate"] = func(c *call) any {
+			c.do("svc.create", map[string]any{"id": id})
+			return nil
+		}
+		w.service.onCall = func(n int) (bool, error) {
+			if n <= 2 {
+				return n == 1, errReset
+			}
+			return true, nil
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(time.Hour)
+		w.def.Name = "other"
+		w.deploy()
+		w.publish("in", "b")
+		w.runUntil(time.Hour)
+		w.decideAll(keep.DidNotHappen)
+		both := []keep.WorkflowName{"w", "other"}
+		for _, n := range both {
+			if err := w.engine().Pause(t.Context(), n, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id = "third"
+		w.def.Name = "third" // its call takes the place of the moment
+		w.deploy()
+		w.publish("in", "c")
+		w.run()
+		id = "same"
+		for _, n := range both {
+			if err := w.engine().Resume(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
+		w.runUntil(time.Hour)
+		q := w.questions()
+		if len(q) != 1 || q[0].Kind != keep.AskAlreadyDone || !strings.Contains(q[0].Why, "no mark") || w.service.calls != 3 {
+			t.Errorf("questions %+v after %d calls; want one whose the effect is, 3", q, w.service.calls)
+		}
+	})
+}
+
+// Another record of the same becomes applied between the look and the commit of what it found: the commit finds it.
+func TestLookBeforeSendingAgainFindsAnothersInTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.target = true
+		w.service.onCall = lose(1, true)
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		w.service.onAsk = nil
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.onCommit = func(c keep.Commit, do func() error) error {
+			for _, change := range c.Changes {
+				if put, ok := change.(keep.PutMutation); ok && put.Mutation.State == keep.Applied {
+					w.onCommit = nil
+					m := put.Mutation
+					m.Rev, m.Key, m.Workflow, m.Run = 0, "mut_other", "other", "run_other"
+					w.other(m)
+				}
+			}
+			return do()
+		}
+		w.run()
+		if q := w.questions(); len(q) != 1 || q[0].Kind != keep.AskAlreadyDone || q[0].Mutation != "mut_other" || w.service.calls != 1 {
+			t.Errorf("questions %+v after %d calls, want already_done about the other record after 1", q, w.service.calls)
+		}
+	})
+}
+
 // decideAll gives that answer to the open questions that have it.
 func (w *world) decideAll(action keep.Action) {
 	w.t.Helper()
