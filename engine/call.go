@@ -98,7 +98,8 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // a key that is known: it needs no look. What dies here looks again; nothing was sent.
 //
 // What a lookup without marks shows may be the effect of an equal call of another record. If there is one, a
-// person is asked: before the look if the identity is unique, else if it shows something.
+// person is asked: before the look if the identity is unique, else if it shows something. Beside one that a person
+// wanted this call to be made, only what the service answers for its key counts.
 func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
 	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
@@ -113,8 +114,8 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 	}
 	unmarked := !t.spec.Marked && len(c.Identity) > len("{}") // it names something
 	if unmarked {
-		u, rival, err := x.rival(ctx, call, c)
-		if err != nil || len(u.Except) > 0 || rival.Key != "" && t.spec.Unique {
+		_, rival, err := x.rival(ctx, call, c)
+		if err != nil || rival.Key != "" && t.spec.Unique {
 			return false, err
 		}
 	}
@@ -134,7 +135,7 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 	if unmarked && !fact.ByKey {
 		u, rival, err := x.rival(ctx, call, c) // others may have looked meanwhile
 		switch {
-		case err != nil:
+		case err != nil || len(u.Except) > 0:
 			return false, err
 		case rival.Key != "":
 			return false, &rivalError{c, rival, true}

@@ -349,6 +349,46 @@ func TestLookBeforeSendingAgainFindsAnothersInTheCommit(t *testing.T) {
 	})
 }
 
+// A person wanted the call made beside an equal one, its answer was lost, and a person says that it did not happen. What the
+// look shows may be the other one, unless the service answers for the key of this call: then that counts.
+func TestLookBeforeSendingAgainBesideAnother(t *testing.T) {
+	for _, byKey := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.service.unique, w.service.target = true, true
+			w.script["consumers.act.mutate"] = func(c *call) any {
+				c.do("svc.create", map[string]any{"id": "same"})
+				return nil
+			}
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			w.publish("in", "b")
+			w.run()
+			w.service.onCall = lose(2, true)
+			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+			if err := w.decide(keep.DoAgain); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if effect := effectOf(w.questions()[0], keep.DidNotHappen); strings.Contains(effect, "if it shows the call,") || !strings.Contains(effect, "by its key") {
+				t.Errorf("did-not-happen says %q", effect)
+			}
+			looks := 0
+			w.service.byKey = byKey
+			w.service.onAsk = func(int) (connector.Verdict, error) { looks++; return connector.Happened, nil }
+			if err := w.decide(keep.DidNotHappen); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			want := map[bool]int{true: 2, false: 3}[byKey]
+			if looks != 1 || w.service.calls != want || len(w.questions()) != 0 || w.event("in", "b").Status != keep.EventConsumed {
+				t.Errorf("by key %t: %d looks, %d calls, questions %+v, event %s; want 1, %d, none, consumed", byKey, looks, w.service.calls, w.questions(), w.event("in", "b").Status, want)
+			}
+		})
+	}
+}
+
 // decideAll gives that answer to the open questions that have it.
 func (w *world) decideAll(action keep.Action) {
 	w.t.Helper()
