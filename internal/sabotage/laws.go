@@ -96,7 +96,7 @@ var lawsBreaks = []Break{
 	{"look-takes-a-taken-effect-in-the-commit", "nothing-lost", "engine/call.go",
 		"\t\tx.unlike = &u\n", "", "./engine -run TestLookBeforeSendingAgainFindsAnothersInTheCommit"},
 	{"probe-sends-without-a-look", "once", "engine/call.go",
-		"p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)\n\tif err != nil {", "p, _, err := x.a.mayAsk(ctx, t, true)\n\tif p == nil {", "./engine -run TestLookBeforeSendingAgainIsTheProbe"},
+		`if p, err = x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause); err != nil {`, `if p, _, err = x.a.mayAsk(ctx, t, true); p == nil {`, "./engine -run TestLookBeforeSendingAgainIsTheProbe"},
 	{"call-of-an-agent-begins-after-its-end", "doubt-is-not-failure", "engine/direct.go",
 		`next.Closed, next.Phase = false, keep.Prepared`, `next.Closed = false`, "./gateway -run TestOtherContentAfterDoneAlready"},
 	{"said-done-is-of-one-name", "once", "engine/approve.go",
