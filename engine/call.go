@@ -50,8 +50,8 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	lookBefore  after a person said that the call before did not happen: one that the service shows is not made again
-//	admit     no person said that it was done outside of the ledger; calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
+//	lookBefore  no person said that it was done outside of the ledger; after a person said that the call before did not happen: one that the service shows is not made again
+//	admit     calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
 //	          tool wants that; its budgets have room; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
 //	transmit  the connector is called, once, until the deadline of the record
@@ -101,6 +101,9 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // person is asked: before the look if the identity is unique, else if it shows something. Beside one that a person
 // wanted this call to be made, only what the service answers for its key counts.
 func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
+	if err := checkDone(call, c); err != nil {
+		return false, err
+	}
 	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
 	}
@@ -192,9 +195,6 @@ func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, cal
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
-	if err := checkDone(call, c); err != nil {
-		return c, time.Time{}, err
-	}
 	if err := x.checkBreaker(ctx, call); err != nil {
 		return c, time.Time{}, err
 	}

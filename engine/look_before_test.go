@@ -389,6 +389,32 @@ func TestLookBeforeSendingAgainBesideAnother(t *testing.T) {
 	}
 }
 
+// A person said that the call did not happen, and of its approval that it was done: that is the later word, and the
+// service is not asked any more.
+func TestLookBeforeSendingAgainWhatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJobWorld(t, "a")
+		w.service.onCall = lose(1, false)
+		looks := 0
+		w.service.onAsk = func(int) (connector.Verdict, error) { looks++; return connector.Retry, nil }
+		w.deploy()
+		w.run()
+		w.service.approve = "always"
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		looks = 0
+		if err := w.decide(keep.TreatAsDone); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if looks != 0 || w.service.calls != 1 || len(w.questions()) != 0 || w.items()["a"] != keep.ItemDone {
+			t.Errorf("%d looks, %d calls, questions %+v, item %s; want none, 1, none, done", looks, w.service.calls, w.questions(), w.items()["a"])
+		}
+	})
+}
+
 // decideAll gives that answer to the open questions that have it.
 func (w *world) decideAll(action keep.Action) {
 	w.t.Helper()
