@@ -51,8 +51,8 @@ func (c *takenCall) ledgerCall(x *execution, key keep.MutationKey, hash string) 
 // makeCall is the whole way of a call of a mutate tool, from what the script wants to
 // a record that is settled or in doubt. The rest of this file is in its order.
 //
-//	lookBefore  after a person said that the call before did not happen: one that the service shows is not made again
-//	admit     no person said that it was done outside of the ledger; calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
+//	lookBefore  no person said that it was done outside of the ledger; after a person said that the call before did not happen: one that the service shows is not made again
+//	admit     calls of the tool are not stopped; the grant allows it; nobody made it before, if its identity is unique; a person agrees, if the
 //	          tool wants that; its budgets have room; the tool is ready; there is time
 //	record    the record says in_flight, durably: a crash from here on leaves a doubt
 //	transmit  the connector is called, once, until the deadline of the record
@@ -99,8 +99,12 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // a key that is known: it needs no look. What dies here looks again; nothing was sent.
 //
 // What a lookup without marks shows may be the effect of an equal call of another record. If there is one, a
-// person is asked: before the look if the identity is unique, else if it shows something.
+// person is asked: before the look if the identity is unique, else if it shows something. Beside one that a person
+// wanted this call to be made, only what the service answers for its key counts.
 func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
+	if err := checkDone(call, c); err != nil {
+		return false, err
+	}
 	if !lifecycle.Resends(before) || !before.Doubted {
 		return false, nil
 	}
@@ -112,11 +116,10 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 	if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {
 		return false, nil
 	}
-	var rival keep.Mutation
-	if !t.spec.Marked && len(c.Identity) > len("{}") { // it names something
-		var u keep.Unlike
-		u, rival, err = x.rival(ctx, call, c)
-		if err != nil || len(u.Except) > 0 || rival.Key != "" && t.spec.Unique {
+	unmarked := !t.spec.Marked && len(c.Identity) > len("{}") // it names something
+	if unmarked {
+		_, rival, err := x.rival(ctx, call, c)
+		if err != nil || rival.Key != "" && t.spec.Unique {
 			return false, err
 		}
 	}
@@ -130,11 +133,18 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 		ctx = connector.SendAs(ctx, as)
 	}
 	fact, err := x.look(ctx, t, before, call)
-	switch {
-	case err != nil || fact.Evidence != ledger.Happened:
+	if err != nil || fact.Evidence != ledger.Happened {
 		return false, err
-	case rival.Key != "" && !fact.ByKey:
-		return false, &rivalError{c, rival, true}
+	}
+	if unmarked && !fact.ByKey {
+		u, rival, err := x.rival(ctx, call, c) // others may have looked meanwhile
+		switch {
+		case err != nil || len(u.Except) > 0:
+			return false, err
+		case rival.Key != "":
+			return false, &rivalError{c, rival, true}
+		}
+		x.unlike = &u
 	}
 	now := x.e.Now()
 	m, move, err := ledger.Apply(before, fact, now)
@@ -151,19 +161,34 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 
 // look asks the service what became of the call before, in the place of the call that would repeat it: it waits
 // for the limits of the connection, and is the probe if the run is to be that. Without a place nothing is sent.
+// Where the tool sends another way now, the place of then says nothing about the connection, and its answer is no probe.
+// A probe that a person wants is a call: the look at it that gets no answer leaves it the pass.
 func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, call *takenCall) (ledger.Fact, error) {
-	p, err := x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause)
-	if err != nil {
-		return ledger.Fact{}, err
+	p := x.aside(t, call.pause)
+	if !call.tool.moved(before) {
+		var err error
+		if p, err = x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause); err != nil {
+			return ledger.Fact{}, err
+		}
 	}
 	began := time.Now()
 	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
-	p.done(ctx, nil, ctx.Err() != nil)
+	if ctx.Err() == nil && p.keeps() {
+		x.probe = p
+	} else {
+		p.done(ctx, nil, ctx.Err() != nil)
+	}
 	x.sawTool(trace.Lookup, began, fact.Failure)
 	if ctx.Err() != nil {
 		return fact, cmp.Or(p.whyEnded(), errEnded)
 	}
-	return fact, p.whyEnded()
+	if err := p.whyEnded(); err != nil {
+		return fact, err
+	}
+	if err := p.notice.over(ctx); err != nil {
+		return fact, &storeError{err}
+	}
+	return fact, nil
 }
 
 // admit returns c as it may now be recorded and made: the grant allows it, a person agreed where the
@@ -171,9 +196,6 @@ func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, cal
 // one, and the deadline counts from here. It is never after the end of the lease.
 func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (ledger.Call, time.Time, error) {
 	t := call.tool
-	if err := checkDone(call, c); err != nil {
-		return c, time.Time{}, err
-	}
 	if err := x.checkBreaker(ctx, call); err != nil {
 		return c, time.Time{}, err
 	}

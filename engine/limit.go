@@ -45,6 +45,12 @@ func (x *execution) enter(ctx context.Context, t *tool, d time.Duration, at stri
 	return p, nil
 }
 
+// aside returns the pass of a lookup where t does not send any more: the rates of the connection hold, and nothing
+// else does. That it is down is not known of the place of then, nor is what that answers known of the connection.
+func (x *execution) aside(t *tool, pause func() (resume func())) *pass {
+	return &pass{g: x.e.gate(t.name), tool: t, who: string(x.a.name), aside: true, pause: pause, notice: x.newNotice(t)}
+}
+
 // A notice says durably that a run waits for a limit, and that it does not any more. Nil says
 // nothing.
 type notice struct {
@@ -275,7 +281,7 @@ func (x *execution) connectionQuestion(ctx context.Context, g *gate) (*keep.Esca
 		Attempted: fmt.Sprintf("calls of %s, since %s", g.name, w.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
 		Why:       w.Why,
 		Choices: []keep.Choice{{Action: keep.Retry, Label: "Try now",
-			Effect: "makes one call of those that wait; if the service answers, all of them continue"}},
+			Effect: "makes one call of those that wait, even if a look at what became of it gets no answer; if the service answers, all of them continue"}},
 	}, nil
 }
 

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,5 +236,236 @@ func TestLookBeforeSendingAgainFindsAnothers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The place of the call before is dead, and the owner sends another way by now. It is asked once, beside the gate of
+// the connection: what it does not answer is no outage of the new place, which gets the call that a person approved.
+func TestLookBeforeSendingAnotherWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, old, now, configure := newMovedWorld(t, keep.LevelWitness, true)
+		old.onCall = func(int) (bool, error) { return false, errReset }
+		looks := 0
+		old.onAsk = func(int) (connector.Verdict, error) { looks++; return "", errReset }
+		w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 4
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(12 * time.Hour)
+		configure("new")
+		w.runUntil(10 * time.Minute)
+		w.decideAll(keep.DidNotHappen)
+		w.runUntil(2 * time.Hour)
+		looks = 0
+		w.decideAll(keep.Approve)
+		w.runUntil(24 * time.Hour)
+		if m := w.mutation(); looks != 1 || now.calls != 1 || m.State != keep.Applied || len(w.questions()) != 0 {
+			t.Errorf("%d looks at the old place, %d calls of the new one, record %s, questions %+v; want 1, 1, applied, none", looks, now.calls, m.State, w.questions())
+		}
+	})
+}
+
+// Two equal calls, of both of which a person says that they did not happen, and one effect: both look while they wait in
+// line. The first takes it, and the other is asked about.
+func TestLookBeforeSendingAgainTakesAnEffectOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.target = true
+		w.limit(rate("6/min"))
+		id := "same"
+		w.script["consumers.act.mutate"] = func(c *call) any {
+			c.do("svc.create", map[string]any{"id": id})
+			return nil
+		}
+		w.service.onCall = func(n int) (bool, error) {
+			if n <= 2 {
+				return n == 1, errReset
+			}
+			return true, nil
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(time.Hour)
+		w.def.Name = "other"
+		w.deploy()
+		w.publish("in", "b")
+		w.runUntil(time.Hour)
+		w.decideAll(keep.DidNotHappen)
+		both := []keep.WorkflowName{"w", "other"}
+		for _, n := range both {
+			if err := w.engine().Pause(t.Context(), n, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id = "third"
+		w.def.Name = "third" // its call takes the place of the moment
+		w.deploy()
+		w.publish("in", "c")
+		w.run()
+		id = "same"
+		for _, n := range both {
+			if err := w.engine().Resume(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
+		w.runUntil(time.Hour)
+		q := w.questions()
+		if len(q) != 1 || q[0].Kind != keep.AskAlreadyDone || !strings.Contains(q[0].Why, "no mark") || w.service.calls != 3 {
+			t.Errorf("questions %+v after %d calls; want one whose the effect is, 3", q, w.service.calls)
+		}
+	})
+}
+
+// Another record of the same becomes applied between the look and the commit of what it found: the commit finds it.
+func TestLookBeforeSendingAgainFindsAnothersInTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.target = true
+		w.service.onCall = lose(1, true)
+		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		w.service.onAsk = nil
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.onCommit = func(c keep.Commit, do func() error) error {
+			for _, change := range c.Changes {
+				if put, ok := change.(keep.PutMutation); ok && put.Mutation.State == keep.Applied {
+					w.onCommit = nil
+					m := put.Mutation
+					m.Rev, m.Key, m.Workflow, m.Run = 0, "mut_other", "other", "run_other"
+					w.other(m)
+				}
+			}
+			return do()
+		}
+		w.run()
+		if q := w.questions(); len(q) != 1 || q[0].Kind != keep.AskAlreadyDone || q[0].Mutation != "mut_other" || w.service.calls != 1 {
+			t.Errorf("questions %+v after %d calls, want already_done about the other record after 1", q, w.service.calls)
+		}
+	})
+}
+
+// A person wanted the call made beside an equal one, its answer was lost, and a person says that it did not happen. What the
+// look shows may be the other one, unless the service answers for the key of this call: then that counts.
+func TestLookBeforeSendingAgainBesideAnother(t *testing.T) {
+	for _, byKey := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.service.unique, w.service.target = true, true
+			w.script["consumers.act.mutate"] = func(c *call) any {
+				c.do("svc.create", map[string]any{"id": "same"})
+				return nil
+			}
+			w.deploy()
+			w.publish("in", "a")
+			w.run()
+			w.publish("in", "b")
+			w.run()
+			w.service.onCall = lose(2, true)
+			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
+			if err := w.decide(keep.DoAgain); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if effect := effectOf(w.questions()[0], keep.DidNotHappen); strings.Contains(effect, "if it shows the call,") || !strings.Contains(effect, "by its key") {
+				t.Errorf("did-not-happen says %q", effect)
+			}
+			looks := 0
+			w.service.byKey = byKey
+			w.service.onAsk = func(int) (connector.Verdict, error) { looks++; return connector.Happened, nil }
+			if err := w.decide(keep.DidNotHappen); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			want := map[bool]int{true: 2, false: 3}[byKey]
+			if looks != 1 || w.service.calls != want || len(w.questions()) != 0 || w.event("in", "b").Status != keep.EventConsumed {
+				t.Errorf("by key %t: %d looks, %d calls, questions %+v, event %s; want 1, %d, none, consumed", byKey, looks, w.service.calls, w.questions(), w.event("in", "b").Status, want)
+			}
+		})
+	}
+}
+
+// A person said that the call did not happen, and of its approval that it was done: that is the later word, and the
+// service is not asked any more.
+func TestLookBeforeSendingAgainWhatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newJobWorld(t, "a")
+		w.service.onCall = lose(1, false)
+		looks := 0
+		w.service.onAsk = func(int) (connector.Verdict, error) { looks++; return connector.Retry, nil }
+		w.deploy()
+		w.run()
+		w.service.approve = "always"
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		looks = 0
+		if err := w.decide(keep.TreatAsDone); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if looks != 0 || w.service.calls != 1 || len(w.questions()) != 0 || w.items()["a"] != keep.ItemDone {
+			t.Errorf("%d looks, %d calls, questions %+v, item %s; want none, 1, none, done", looks, w.service.calls, w.questions(), w.items()["a"])
+		}
+	})
+}
+
+// decideAll gives that answer to the open questions that have it.
+func (w *world) decideAll(action keep.Action) {
+	w.t.Helper()
+	for _, q := range w.questions() {
+		if !slices.ContainsFunc(q.Choices, func(c keep.Choice) bool { return c.Action == action }) {
+			continue
+		}
+		if err := w.engine().Decide(w.t.Context(), q.ID, keep.Decision{Action: action, By: "ann", From: "test"}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// Only the lookup of a service fails: POST would be answered, search is not, and nobody else calls it. Each look is a
+// probe that fails. A person is asked about the connection, and whom that person wants to try makes the call.
+func TestLookBeforeSendingAgainIsNeverAnswered(t *testing.T) {
+	for _, ok := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var log []string
+			w.service.onCall = func(n int) (bool, error) {
+				log = append(log, "call")
+				if n == 1 || !ok {
+					return false, errReset
+				}
+				return true, nil
+			}
+			w.service.onAsk = func(int) (connector.Verdict, error) {
+				log = append(log, "look")
+				return "", errReset
+			}
+			w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 4
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(12 * time.Hour)
+			w.decideAll(keep.DidNotHappen)
+			log = nil
+			w.runUntil(24 * time.Hour)
+			q := w.questions()
+			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look") || strings.Contains(said, "call") || len(q) != 1 || q[0].Kind != keep.AskConnection {
+				t.Fatalf("it did %q, questions %+v; want looks, and one about the connection", said, q)
+			}
+			log = nil
+			w.decideAll(keep.Retry)
+			w.runUntil(time.Minute)
+			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look call") {
+				t.Errorf("it did %q, want a look, and the call", said)
+			}
+			if m := w.mutation(); ok && (m.State != keep.Applied || len(w.questions()) != 0) {
+				t.Errorf("record %s, questions %+v; want applied, none", m.State, w.questions())
+			}
+		})
 	}
 }

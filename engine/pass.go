@@ -18,6 +18,8 @@ type pass struct {
 	who  string
 
 	probe   bool
+	wanted  bool                   // by a person: the probe is to be a call
+	aside   bool                   // it is for a place of which the gate knows nothing; see execution.aside
 	counted bool                   // among the calls that are out
 	pause   func() (resume func()) // stops the clock of the phase; nil: it has none
 	notice  *notice                // says that the run waits; nil: nobody does
@@ -70,7 +72,7 @@ func (p *pass) isFree() bool {
 	}
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
-	return p.g.state.Shut == nil || p.probe
+	return p.g.state.Shut == nil || p.probe || p.aside
 }
 
 // more waits for one more request of the call. A connection that is shut meanwhile gets
@@ -86,7 +88,7 @@ func (p *pass) more(ctx context.Context, n *notice) error {
 		}
 	}
 	for {
-		if w, shut := g.shut(); shut && !p.probe {
+		if w, shut := g.shut(); shut && !p.probe && !p.aside {
 			return limited(p.tool.name, w, g.e.Now())
 		}
 		ans, err := g.claim(ctx, p.rule(), p.who, 0, true)
@@ -142,12 +144,24 @@ func (p *pass) note(f *keep.Failure) {
 	p.failed = f
 }
 
+// keeps reports whether a lookup that got no answer leaves its pass to the call that it is about: a person wants
+// the connection to be tried by a call, which then is the probe.
+func (p *pass) keeps() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted || p.failed == nil || p.ended != nil {
+		return false
+	}
+	p.failed = nil
+	return true
+}
+
 // done gives the pass back and reports what became of the call. f is nil if the service
 // answered. unsent says that nothing was sent. It does nothing the second time.
 func (p *pass) done(ctx context.Context, f *keep.Failure, unsent bool) {
 	p.mu.Lock()
 	over := p.over
-	p.over, unsent = true, unsent || p.ended != nil
+	p.over, unsent = true, unsent || p.ended != nil || p.aside
 	if f == nil {
 		f = p.failed
 	}

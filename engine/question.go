@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *k
 	} else {
 		q.Attempted = x.attempted()
 	}
-	x.ask(&q, kind)
+	x.ask(ctx, &q, kind)
 	if q.AboutDoubt() {
 		// What a question states comes from what happened; what cannot be read now it
 		// does not state.
@@ -61,7 +62,7 @@ func asked(moves []keep.Move) string {
 }
 
 // ask fills in the question and the choices of its kind.
-func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
+func (x *execution) ask(ctx context.Context, q *keep.Escalation, kind keep.EscalationKind) {
 	handler := fmt.Sprintf("%s of workflow %s", x.run.Handler, x.a.name)
 	switch kind {
 	case keep.AskPermission, keep.AskUnknownOutcome:
@@ -82,7 +83,7 @@ func (x *execution) ask(q *keep.Escalation, kind keep.EscalationKind) {
 			q.Choices = append(q.Choices, keep.Choice{Action: keep.CheckAgain, Label: "Check again", Effect: "asks the service again what happened; " + x.lookupEffect()})
 		}
 		q.Choices = append(q.Choices,
-			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen", Effect: x.didNotHappenEffect()},
+			keep.Choice{Action: keep.DidNotHappen, Label: "It didn't happen", Effect: x.didNotHappenEffect(ctx)},
 			keep.Choice{Action: keep.Happened, Label: "It happened", Effect: x.happenedEffect(), Result: x.resultNeed()},
 			keep.Choice{Action: keep.Skip, Label: "Skip", Effect: x.skipEffect()})
 		return
@@ -203,7 +204,7 @@ func (x *execution) lookupEffect() string {
 	return lifecycle.LookupEffect(x.mut)
 }
 
-func (x *execution) didNotHappenEffect() string {
+func (x *execution) didNotHappenEffect(ctx context.Context) string {
 	twice, t := "", x.e.tools.known(x.mut.Tool)
 	if t != nil && t.moved(x.mut) {
 		return x.movedEffect()
@@ -216,12 +217,25 @@ func (x *execution) didNotHappenEffect() string {
 		twice = fmt.Sprintf("; the service knows the key for %s: if it did happen longer ago than that, it happens twice", t.spec.KeyLasts)
 	}
 	if asked, _ := x.e.tools.asker(x.mut); asked != nil && asked.spec.Level != keep.LevelKey {
-		twice += ". The service is asked once more before that: if it shows the call, that counts, and nothing is sent"
+		shows := "shows the call"
+		if !asked.spec.Marked && x.besideAnother(ctx) {
+			shows = "answers for the call by its key"
+		}
+		twice += ". The service is asked once more before that: if it " + shows + ", that counts, and nothing is sent"
 	}
 	if x.direct {
 		return "sends nothing now; if the agent makes the call again, it is sent with " + x.sameData() + twice
 	}
 	return "sends the call again, with " + x.sameData() + twice
+}
+
+// besideAnother reports whether a person wanted the call made again beside an equal one, or whether that is not known now.
+func (x *execution) besideAnother(ctx context.Context) bool {
+	answers, err := x.answers(ctx, keep.AskAlreadyDone)
+	hash := uniqueHash(ledger.Call{Key: x.mut.Key, PayloadHash: x.mut.PayloadHash})
+	return err != nil || slices.ContainsFunc(answers, func(q keep.Escalation) bool {
+		return q.PayloadHash == hash && q.Decision.Action == keep.DoAgain
+	})
 }
 
 // movedEffect is didNotHappenEffect for a tool that sends in another way than the call was sent.

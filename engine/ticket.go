@@ -45,7 +45,7 @@ func (g *gate) enter(ctx context.Context, t ticket) (*pass, limit.Wait, error) {
 		case err != nil:
 			return nil, limit.Wait{}, err
 		case ans.Granted:
-			p.probe, p.counted = ans.Probe, r.Concurrency > 0
+			p.probe, p.wanted, p.counted = ans.Probe, ans.Wanted, r.Concurrency > 0
 			return p, limit.Wait{}, nil
 		case ans.Wait.IsShut() || t.now:
 			return nil, ans.Wait, nil

@@ -445,6 +445,7 @@ type service struct {
 	verify  string // what a person is to look at
 	unique  bool
 	target  bool                                         // lookups find any effect on the target
+	byKey   bool                                         // lookups answer for the key of the call
 	carries bool                                         // the calls have the host's key in them
 	effects map[string]int                               // by token
 	calls   int                                          // mutate calls that arrived
@@ -585,7 +586,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		}
 		verdict = v
 	}
-	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: a.s.result}}, nil
+	return connector.Answer{Verdict: verdict, Receipt: connector.Receipt{Result: a.s.result}, ByKey: a.s.byKey}, nil
 }
 
 // Control answers what onControl says, or the truth.

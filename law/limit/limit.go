@@ -114,6 +114,7 @@ func (w Wait) IsShut() bool { return w.Kind == BySlow || w.Kind == ByDown }
 type Answer struct {
 	Granted bool
 	Probe   bool // it is the probe: what becomes of it is awaited
+	Wanted  bool // the probe, which a person wants to be made now
 	Wait    Wait // if not granted
 }
 
@@ -152,7 +153,7 @@ func Take(s State, r Rule, c Claim, now time.Time) (State, Answer) {
 		shut.Probe = &Probe{Host: c.Host, Who: c.Who, Until: c.Until}
 		next.Shut = &shut
 	}
-	return next, Answer{Granted: true, Probe: probe}
+	return next, Answer{Granted: true, Probe: probe, Wanted: probe && s.IsDown() && s.Shut.Tries == 0}
 }
 
 // wait returns why c cannot be the probe, and false if it can.
@@ -361,7 +362,7 @@ func Asked(s State, id keep.EscalationID) State {
 	return s
 }
 
-// TryNow returns s as a person's wish to try again leaves it: the next call is a probe,
+// TryNow returns s as a person's wish to try again leaves it: the next call is a probe, which is Wanted until one failed,
 // and if the service is still down after as many as before, the person is asked again.
 func TryNow(s State, now time.Time) State {
 	if s.Shut == nil {

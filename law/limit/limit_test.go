@@ -300,8 +300,8 @@ func TestAsks(t *testing.T) {
 		t.Errorf("the question is %s, want the first one", s.Shut.Asked)
 	}
 	s = limit.TryNow(s, now)
-	if _, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "w"}, now); !ans.Probe {
-		t.Errorf("a person wants it tried: %+v, want a probe", ans)
+	if _, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "w"}, now); !ans.Probe || !ans.Wanted {
+		t.Errorf("a person wants it tried: %+v, want a probe that is wanted", ans)
 	}
 	for range backoff.Attempts + 1 {
 		if s.Asks(backoff) {
@@ -311,5 +311,8 @@ func TestAsks(t *testing.T) {
 	}
 	if !s.Asks(backoff) {
 		t.Error("does not ask again")
+	}
+	if _, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "v"}, s.Shut.Until); !ans.Probe || ans.Wanted {
+		t.Errorf("a probe failed since: %+v, want one that nobody wants", ans)
 	}
 }
