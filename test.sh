@@ -267,8 +267,7 @@ if [ $# -eq 0 ]; then
 fi
 # Test binaries need no debugging information, nor symbols (the race detector reads those that
 # panics do); linking it would take minutes in all.
-# Packages whose tests wait for time-outs and processes leave the processor to one more.
-flags=(-timeout 30m -p "$(($(nproc) + 1))" -ldflags=-s ${race:+"$race"} -vet=off)
+flags=(-timeout 45m -ldflags=-s ${race:+"$race"} -vet=off)
 # The race detector needs cgo; what tests build does not, as releases do not.
 flags+=(-exec 'env CGO_ENABLED=0')
 # SQLite translated to Go is no code of ours and shares no memory with it: watching each of its
