@@ -139,6 +139,15 @@ func (t *tab) lands(condition string) {
 	t.sees(condition + " && document.readyState == 'complete'")
 }
 
+// leaves presses what a selector finds, and waits until the page to which that leads is there as a whole. The mark
+// is of the window: what is in the document, a live page may replace.
+func (t *tab) leaves(selector string) {
+	t.Helper()
+	eval[int](t, "window.left = 1")
+	t.click(selector)
+	t.lands("!window.left && document.querySelector('h1')")
+}
+
 // says waits until the page shows a text.
 func (t *tab) says(text string) {
 	t.Helper()
