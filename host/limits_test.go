@@ -64,34 +64,36 @@ func TestSandboxLimits(t *testing.T) {
 // A call that is out when the wall clock runs out is finished and recorded; only
 // then does the job fail, and what it did stays done.
 func TestWallDoesNotCutAMutation(t *testing.T) {
-	w := newWorld(t)
-	w.limits = sandbox.Limits{Wall: time.Second}
-	w.service.onCall = func(ctx context.Context, _ keep.Mutation, _ int) (bool, error) {
-		select {
-		case <-ctx.Done():
-			return true, context.Cause(ctx)
-		case <-time.After(3 * time.Second / 2): // longer than the phase may last
-			return true, nil
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubbleWorld(t)
+		w.limits = sandbox.Limits{Wall: time.Second}
+		w.service.onCall = func(ctx context.Context, _ keep.Mutation, _ int) (bool, error) {
+			select {
+			case <-ctx.Done():
+				return true, context.Cause(ctx)
+			case <-time.After(3 * time.Second / 2): // longer than the phase may last
+				return true, nil
+			}
 		}
-	}
-	w.deploy(script("w", `jobs: { j: { schedule: { interval: "1h" }, async handler(ctx) {
-		await ctx.withItem("a", "A", async (ctx) => { if (!ctx.item.isDone) await ctx.svc.create({ id: "a" }) }) } } }`))
-	w.run()
-	ms := w.mutations("w")
-	if len(ms) != 1 || ms[0].State != keep.Applied {
-		t.Errorf("the ledger is %v, want one applied record", ms)
-	}
-	if r := w.lastRun("w"); r.Status != keep.StatusLogic || r.Error.Code != "limit-wall" {
-		t.Errorf("run is %s (%v), want failed:logic limit-wall", r.Status, r.Error)
-	}
-	if err := w.decide("w", keep.Retry); err != nil {
-		t.Fatal(err)
-	}
-	w.run()
-	if r := w.lastRun("w"); r.Status != keep.StatusCommitted {
-		t.Errorf("run is %s (%v), want committed: the retry gets the stored result", r.Status, r.Error)
-	}
-	w.wantOnce(t, 1)
+		w.deploy(script("w", `jobs: { j: { schedule: { interval: "1h" }, async handler(ctx) {
+			await ctx.withItem("a", "A", async (ctx) => { if (!ctx.item.isDone) await ctx.svc.create({ id: "a" }) }) } } }`))
+		w.run()
+		ms := w.mutations("w")
+		if len(ms) != 1 || ms[0].State != keep.Applied {
+			t.Errorf("the ledger is %v, want one applied record", ms)
+		}
+		if r := w.lastRun("w"); r.Status != keep.StatusLogic || r.Error.Code != "limit-wall" {
+			t.Errorf("run is %s (%v), want failed:logic limit-wall", r.Status, r.Error)
+		}
+		if err := w.decide("w", keep.Retry); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if r := w.lastRun("w"); r.Status != keep.StatusCommitted {
+			t.Errorf("run is %s (%v), want committed: the retry gets the stored result", r.Status, r.Error)
+		}
+		w.wantOnce(t, 1)
+	})
 }
 
 // A call that is not recorded yet when the wall clock runs out is cut off: the item failed by the limit, and

@@ -26,7 +26,7 @@ func (w *world) repairer(t testing.TB, s *llmtest.Server, chat bool) *repair.Rep
 	if chat {
 		api = llm.OpenAI
 	}
-	c, err := llm.New(llm.Config{API: api, BaseURL: s.Base(chat), Key: llmtest.Key, Timeout: 5 * time.Second, Price: llm.Price{In: 1, Out: 2},
+	c, err := llm.New(llm.Config{API: api, BaseURL: s.Base(chat), Key: llmtest.Key, Timeout: time.Minute, Price: llm.Price{In: 1, Out: 2},
 		Retry: policy.Backoff{First: time.Millisecond, Max: time.Millisecond, Attempts: 1}})
 	if err != nil {
 		t.Fatal(err)

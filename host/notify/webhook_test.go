@@ -125,7 +125,7 @@ func TestAReceiverThatFails(t *testing.T) {
 	srv := httptest.NewServer(rec)
 	defer srv.Close()
 	w := newWorld(t, "esc_1")
-	hook := &noting{Webhook: webhook(t, srv.URL), limit: time.Second, done: make(chan error, 100)}
+	hook := &noting{Webhook: webhook(t, srv.URL), limit: 5 * time.Second, done: make(chan error, 100)}
 	n := w.notifier(20, time.Millisecond, hook)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

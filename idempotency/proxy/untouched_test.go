@@ -36,11 +36,11 @@ func TestUntouched(t *testing.T) {
 }
 
 // short makes the backend's time shorter than what the tests take.
-func short(c *proxy.Config) { c.UpstreamTimeout = proxy.Duration(time.Second) }
+func short(c *proxy.Config) { c.UpstreamTimeout = proxy.Duration(3 * time.Second) }
 
 // longer is beyond the backend's time: a client is slow on purpose. The backend's own time
-// is a second, so that a busy machine keeps it.
-const longer = 1500 * time.Millisecond
+// is three seconds, so that a busy machine keeps it.
+const longer = 4 * time.Second
 
 func untouchedSlowUpload(t *testing.T) {
 	t.Parallel()

@@ -23,18 +23,27 @@ func Sit(tb testing.TB) Person {
 	return Person{tb, Tab(tb)}
 }
 
+// step returns the context of one thing that is done in the tab: what never comes fails the test within two minutes.
+func (b Person) step() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(b.Context, 2*time.Minute)
+}
+
 // Open opens a page.
 func (b Person) Open(page string) {
 	b.Helper()
-	if err := chromedp.Do(b.Context, chromedp.Navigate(page)); err != nil {
-		b.Fatal(err)
+	ctx, done := b.step()
+	defer done()
+	if err := chromedp.Do(ctx, chromedp.Navigate(page)); err != nil {
+		b.Fatalf("open %s: %v", page, err)
 	}
 }
 
 // Script returns what JavaScript in the page comes to.
 func (b Person) Script(code string) string {
 	b.Helper()
-	v, err := chromedp.Run(b.Context, chromedp.Evaluate[string](code, chromedp.EvalAwaitPromise))
+	ctx, done := b.step()
+	defer done()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[string](code, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.Fatalf("%s: %v", code, err)
 	}
@@ -44,7 +53,9 @@ func (b Person) Script(code string) string {
 // Click waits for an element and clicks it.
 func (b Person) Click(selector string) {
 	b.Helper()
-	if err := Click(b.Context, selector); err != nil {
+	ctx, done := b.step()
+	defer done()
+	if err := Click(ctx, selector); err != nil {
 		b.Fatalf("click %s: %v", selector, err)
 	}
 }
@@ -73,14 +84,16 @@ func (b Person) Sees(page, text string) {
 	b.Shows(text)
 }
 
-// Shows waits until the page says something.
+// Shows waits until a page that was read to its end says something.
 func (b Person) Shows(text string) {
 	b.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	ctx, done := b.step()
+	defer done()
 	for end := time.Now().Add(time.Minute); ; <-tick.C {
 		// While a page is loaded there may be nothing to ask.
-		got, err := chromedp.Run(b.Context, chromedp.Evaluate[string](`document.body.innerText`))
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.readyState == "loading" ? "" : document.body.innerText`))
 		if err == nil && strings.Contains(got, text) {
 			return
 		}
