@@ -273,9 +273,11 @@ func (a *actor) wait(ctx context.Context, step schedule.Step, now time.Time) {
 		}
 		return
 	}
-	// The clock may be set back while we wait; looking once an hour costs
-	// nothing and keeps a tick from being lost.
-	a.sleep(ctx, min(step.At.Sub(now), time.Hour))
+	// Now is rounded down to milliseconds, and At may not be: what is left of one is waited for as a
+	// whole. The clock may be set back while we wait; looking once an hour costs nothing and keeps a
+	// tick from being lost.
+	left := (step.At.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
+	a.sleep(ctx, min(left, time.Hour))
 }
 
 func (a *actor) sleep(ctx context.Context, d time.Duration) {

@@ -459,3 +459,26 @@ func (p paged) Read(ctx context.Context, _ json.RawMessage) (json.RawMessage, er
 	}
 	return json.RawMessage(`[]`), nil
 }
+
+// What is due within a millisecond of a time that stores keep is not looked at in each nanosecond until then.
+func TestWaitsForTheMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(limit.Rule{})
+		looks := 0
+		w.clock = func() time.Time { looks++; return time.Now() }
+		at := w.sent(func(n int) (bool, error) {
+			if n > 1 {
+				return true, nil
+			}
+			f := keep.Failf(keep.ClassTransient, "busy", "later")
+			f.RetryAfter = time.Minute + time.Nanosecond
+			return false, f
+		})
+		w.crowd(1, 1)
+		w.runUntil(time.Hour)
+		if len(*at) != 2 || looks > 1000 {
+			t.Errorf("%d calls and %d looks at the clock, want 2 and few", len(*at), looks)
+		}
+	})
+}
