@@ -228,6 +228,7 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 		if limit, err = leases.CallTime(ctx, limit); err != nil {
 			return c, time.Time{}, endedOr(ctx, errLeaseLost)
 		}
+		c.SettleAfter += t.spec.Timeout - limit // who is cut short waits less, and the service takes as long as ever
 	}
 	if err := x.checkBreaker(ctx, call); err != nil { // again: others may have failed while the call waited in line
 		return c, time.Time{}, err

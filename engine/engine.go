@@ -267,7 +267,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if leases == nil {
 		return endOf(ctx, e.work(ctx, nil, quit))
 	}
-	e.warnOfShortLeases(ctx)
+	e.WarnOfShortLeases(ctx)
 	renewing, enough := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { leases.Run(renewing, quit) }) // as long as anything is worked on
@@ -357,8 +357,12 @@ func (e *Engine) listLater(ctx context.Context, err error, failures int) {
 	e.lookAgain()
 }
 
-// warnOfShortLeases names the tools whose calls the leases cut short.
-func (e *Engine) warnOfShortLeases(ctx context.Context) {
+// WarnOfShortLeases names the tools whose calls the leases cut short, if there are leases. Run does it; who
+// replaces the tools does it again.
+func (e *Engine) WarnOfShortLeases(ctx context.Context) {
+	if e.cfg.Leases == nil {
+		return
+	}
 	rules := e.policy.Lease
 	longest := lease.LongestCall(rules)
 	for _, name := range e.tools.now.Load().names {

@@ -421,6 +421,52 @@ func TestCallsEndBeforeTheLease(t *testing.T) {
 	})
 }
 
+// A call that its lease cuts short may take effect for as long as its tool allows: until then, and as long as effects
+// take to show, its absence proves nothing.
+func TestCutCallIsStillOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 1)
+		c.policy.Lease.TTL = 8 * time.Second // and the tool would wait for 10 s
+		a := c.node()
+		var mu sync.Mutex
+		var token string
+		a.onCommit = func(k keep.Commit) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, change := range k.Changes {
+				if m, ok := change.(keep.PutMutation); ok {
+					token = m.Mutation.Token
+				}
+			}
+		}
+		var calls atomic.Int32
+		c.service.onCallContext = func(ctx context.Context) error {
+			if calls.Add(1) > 1 {
+				return nil
+			}
+			time.AfterFunc(9500*time.Millisecond, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				c.service.mu.Lock()
+				defer c.service.mu.Unlock()
+				c.service.perform(token)
+			})
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		a.run(0, nil)
+		pass(2 * time.Second)
+		c.give("e")
+		pass(2 * time.Minute)
+		c.effects(1)
+		if m := c.mutation(); m.State != keep.Applied || calls.Load() != 1 {
+			t.Errorf("mutation = %s after %d calls, want it applied after one", m.State, calls.Load())
+		}
+		a.stop()
+		c.check()
+	})
+}
+
 // A host stops for a long time before a commit, and continues: what it then tries
 // to write is refused, and it works on as if it were new.
 func TestPausedHostIsFenced(t *testing.T) {

@@ -437,6 +437,7 @@ func (h *Host) Reconfigure(conns []connector.Connection, r policy.Retention, bud
 			}
 		})
 	})
+	h.WarnOfShortLeases(context.Background())
 	h.Engine.Reload()
 	return nil
 }

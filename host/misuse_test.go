@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -176,5 +177,34 @@ func TestBudgetsAreChecked(t *testing.T) {
 	}
 	if err != nil || paid != 100 {
 		t.Errorf("a budget of 150 let %d through, %v; want 100", paid, err)
+	}
+}
+
+// A tool whose calls a lease cuts short is named when it comes while the host runs, as at its start.
+func TestShortLeasesAreNamedAtReload(t *testing.T) {
+	type params struct {
+		ID string `json:"id"`
+	}
+	slow := func(limit time.Duration) []connector.Connection {
+		return []connector.Connection{{Name: "bank", Tools: []connector.Tool{connector.NewMutator(connector.Spec{Name: "pay", Identity: []string{"id"}, Timeout: limit},
+			connector.Change[params, string]{Do: func(context.Context, string, params) (string, error) { return "", nil }})}}}
+	}
+	for shared, want := range map[bool]bool{true: true, false: false} {
+		var said strings.Builder
+		var db host.Store = memory.New()
+		if shared {
+			db = memory.New().Share(time.Now)
+		}
+		h, err := host.Open(t.Context(), db, host.Config{Connections: slow(time.Second), Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.Reconfigure(slow(time.Hour), policy.Retention{}, nil, keep.Breaker{})
+		if got := strings.Contains(said.String(), "raise the ttl of policy.lease"); err != nil || got != want {
+			t.Errorf("shared %t: %v, warned %t, want %t:\n%s", shared, err, got, want, said.String())
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -2,6 +2,13 @@ package main
 
 // engineBreaks are about what an execution does, and in which order.
 var engineBreaks = []Break{
+	{"cut-call-is-over", "once", "engine/call.go",
+		`c.SettleAfter += t.spec.Timeout - limit`, `c.SettleAfter += 0`, "./engine -run TestCutCallIsStillOut"},
+	{"waits-for-each-nanosecond", "bounded", "engine/actor.go",
+		`(step.At.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)`, `step.At.Sub(now)`, "./engine -run TestWaitsForTheMillisecond"},
+	{"short-leases-by-a-new-file", "explained", "host/host.go",
+		`	h.WarnOfShortLeases(context.Background())
+`, ``, "./host -run TestShortLeasesAreNamedAtReload"},
 	// engine: what a run may hold, and what a producer must say.
 	{"producer-publishes-without-an-id", "once", "engine/host.go",
 		`if m.id == "" && h.place == policy.InProducer && m.once {`, `if false {`, "./host -run TestProducerNeedsMessageIDs"},
