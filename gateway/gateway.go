@@ -88,6 +88,8 @@ type Gateway struct {
 	kick    chan struct{}            // holds a token when a lookup may be due sooner
 	listing map[string]chan struct{} // by server: holds a token while it is listed
 
+	watching sync.Mutex // held while servers are told what clients watch
+
 	mu        sync.Mutex            // protects all below
 	flights   map[string]*flight    // calls under way, by the name of the call
 	delivered map[string]delivery   // not stored yet

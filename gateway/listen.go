@@ -24,8 +24,18 @@ type listen struct {
 	x       *exchange
 	id      json.RawMessage
 	methods map[string]bool
-	uris    map[string]bool
+	watches map[string]*watch // resources
 }
+
+// A watch is the subscription of a client to a resource: which servers tell it of that. A watch that its session does not have any
+// more counts for nothing, whatever is still out for it.
+type watch struct {
+	asking int             // requests that are out: until it is known who takes them, all servers of the client tell it
+	at     map[string]bool // servers, see taker
+}
+
+// tells reports whether a server tells the client of the resource; w may be nil.
+func (w *watch) tells(server string) bool { return w != nil && (w.asking > 0 || w.at[server]) }
 
 // listChanges are the members of a subscription, by the notifications that they are for.
 var listChanges = map[string]string{
@@ -40,7 +50,7 @@ func (s *session) listen(ctx context.Context, x *exchange, m mcp.Message) answer
 	if json.Unmarshal(m.Params, &p) != nil || p.Notifications == nil {
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: "subscriptions/listen takes {notifications}"}}
 	}
-	l := &listen{x: x, id: m.ID, methods: make(map[string]bool), uris: make(map[string]bool)}
+	l := &listen{x: x, id: m.ID, methods: make(map[string]bool), watches: make(map[string]*watch)}
 	agreed := make(map[string]any)
 	for method, member := range listChanges {
 		var wants bool
@@ -55,7 +65,7 @@ func (s *session) listen(ctx context.Context, x *exchange, m mcp.Message) answer
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("at most %d resources are watched at once", maxWatched)}}
 	}
 	for _, uri := range uris {
-		l.uris[uri] = true
+		l.watches[uri] = &watch{asking: 1}
 	}
 	if len(uris) > 0 {
 		agreed["resourceSubscriptions"] = uris
@@ -69,6 +79,9 @@ func (s *session) listen(ctx context.Context, x *exchange, m mcp.Message) answer
 		return answer{err: &mcp.RPCError{Code: internalError, Message: err.Error()}}
 	}
 	s.g.watch()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	s.work(func() { s.subscribeAll(ctx, l) })
 	if len(agreed) > 0 {
 		select {
 		case <-ctx.Done():
@@ -96,6 +109,23 @@ func (s *session) remove(l *listen) {
 	s.g.watch()
 }
 
+// subscribeAll has the servers take what a client of 2026-07-28 listens to.
+func (s *session) subscribeAll(ctx context.Context, l *listen) {
+	if len(l.watches) == 0 {
+		return
+	}
+	servers := s.g.serversOf(s.agent)
+	infos := s.g.infos(ctx, servers)
+	for _, uri := range slices.Sorted(maps.Keys(l.watches)) {
+		params, _ := json.Marshal(map[string]string{"uri": uri})
+		_, at := s.g.taker(ctx, servers, infos, params)
+		s.mu.Lock()
+		l.watches[uri].asking, l.watches[uri].at = 0, at
+		s.mu.Unlock()
+	}
+	s.g.watch()
+}
+
 // subscribe answers resources/subscribe. A server is asked even if it tells another client of the resource: it may have begun
 // anew since.
 func (s *session) subscribe(ctx context.Context, m mcp.Message) answer {
@@ -104,21 +134,27 @@ func (s *session) subscribe(ctx context.Context, m mcp.Message) answer {
 		return answer{err: wrong}
 	}
 	s.mu.Lock()
-	_, known := s.watches[uri]
-	full := !known && len(s.watches) >= maxWatched
-	if !known && !full {
-		s.watches[uri] = "" // what the server tells before its answer is read is passed on
+	w := s.watches[uri]
+	full := w == nil && len(s.watches) >= maxWatched
+	if w == nil && !full {
+		w = new(watch)
+		s.watches[uri] = w
+	}
+	if !full {
+		w.asking++
 	}
 	s.mu.Unlock()
 	if full {
 		return answer{err: &mcp.RPCError{Code: invalidParams, Message: fmt.Sprintf("at most %d resources are watched at once", maxWatched)}}
 	}
-	a, server := s.g.taker(ctx, s.agent, m)
+	s.g.watch() // before a server answers: what it tells by then is passed on
+	servers := s.g.serversOf(s.agent)
+	a, at := s.g.taker(ctx, servers, s.g.infos(ctx, servers), with(m.Params, "", nil))
 	s.mu.Lock()
-	switch {
-	case a.err == nil:
-		s.watches[uri] = server
-	case !known:
+	if w.asking--; a.err == nil {
+		w.at = at
+	}
+	if w.asking == 0 && len(w.at) == 0 && s.watches[uri] == w { // one that was given up is another one by now, or none
 		delete(s.watches, uri)
 	}
 	s.mu.Unlock()
@@ -126,53 +162,43 @@ func (s *session) subscribe(ctx context.Context, m mcp.Message) answer {
 	return a
 }
 
-// taker has the first server of an agent that takes a subscription take it, and returns which that is; empty: it is one of
-// 2026-07-28, which watch tells.
-func (g *Gateway) taker(ctx context.Context, agent string, m mcp.Message) (a answer, server string) {
+// taker has the first server with a handshake that takes a subscription take it, and returns which servers tell of the resource:
+// that one, and those of 2026-07-28, which watch has listen. One that cannot be reached may be of these.
+func (g *Gateway) taker(ctx context.Context, servers []*mcp.Server, infos []mcp.Info, params json.RawMessage) (a answer, at map[string]bool) {
 	a = answer{err: &mcp.RPCError{Code: methodNotFound, Message: "no server has resources"}}
-	modern := false
-	servers := g.serversOf(agent)
-	for i, info := range g.infos(ctx, servers) {
+	at = make(map[string]bool)
+	listens := false
+	for i, info := range infos {
+		name := servers[i].Name()
 		switch {
-		case !can(info, "resources"):
+		case info.Version == "":
+			at[name] = true
 		case info.Version == mcp.Modern:
-			modern = modern || mcp.Subscribes(info)
-		default:
-			if a = g.relay(ctx, servers[i], m.Method, with(m.Params, "", nil)); a.err == nil {
-				return a, servers[i].Name()
-			}
+			at[name] = mcp.Subscribes(info)
+			listens = listens || at[name]
+		case a.err != nil && can(info, "resources"):
+			a = g.relay(ctx, servers[i], "resources/subscribe", params)
+			at[name] = a.err == nil
 		}
 	}
-	if modern {
-		return answer{}, ""
+	if listens && a.err != nil {
+		a = answer{}
 	}
-	return a, ""
+	return a, at
 }
 
-// unsubscribe answers resources/unsubscribe. The server that took the subscription is asked, unless it tells another client of the
-// resource, too.
-func (s *session) unsubscribe(ctx context.Context, m mcp.Message) answer {
+// unsubscribe answers resources/unsubscribe. Servers that tell no other client of the resource give it up, which is not waited for:
+// the client is told no more, whatever they do.
+func (s *session) unsubscribe(m mcp.Message) answer {
 	uri, wrong := uriOf(m)
 	if wrong != nil {
 		return answer{err: wrong}
 	}
 	s.mu.Lock()
-	server := s.g.server(s.watches[uri])
 	delete(s.watches, uri)
 	s.mu.Unlock()
 	s.g.watch()
-	wanted := func() bool { return s.g.isWatched(server.Name(), uri) }
-	if server == nil || wanted() {
-		return answer{}
-	}
-	params := with(m.Params, "", nil)
-	a := s.g.relay(ctx, server, m.Method, params)
-	if wanted() { // the server may have taken that subscription before it gave up this one
-		ctx, late := context.WithTimeout(context.WithoutCancel(ctx), mcp.DefaultTimeout)
-		defer late()
-		_ = s.g.relay(ctx, server, "resources/subscribe", params)
-	}
-	return a
+	return answer{}
 }
 
 // uriOf returns the resource that a request names.
@@ -194,43 +220,38 @@ func (g *Gateway) sessionsOf(server string) []*session {
 	return slices.DeleteFunc(all, func(s *session) bool { return !g.opens(s.agent, server) })
 }
 
-// isWatched reports whether a client watches a resource at a server with a handshake, or may do so: who takes its subscription is
-// not known yet.
-func (g *Gateway) isWatched(server, uri string) bool {
-	return slices.ContainsFunc(g.sessionsOf(server), func(s *session) bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		at, watches := s.watches[uri]
-		return watches && (at == "" || at == server)
-	})
-}
-
-// watched returns the resources that clients which reach a server watch, at whatever server: one with a handshake may take a
-// subscription to what it does not have.
+// watched returns the resources of which a server is to tell clients.
 func (g *Gateway) watched(server string) []string {
 	all := make(map[string]bool)
+	add := func(watches map[string]*watch) {
+		for uri, w := range watches {
+			if w.tells(server) {
+				all[uri] = true
+			}
+		}
+	}
 	for _, s := range g.sessionsOf(server) {
 		s.mu.Lock()
-		for uri := range s.watches {
-			all[uri] = true
-		}
+		add(s.watches)
 		for l := range s.listens {
-			maps.Copy(all, l.uris)
+			add(l.watches)
 		}
 		s.mu.Unlock()
 	}
 	return slices.Sorted(maps.Keys(all))
 }
 
-// watch has servers of 2026-07-28 tell of the resources that clients watch.
+// watch says to the servers what clients watch. It is called after each change of that, and waits for no server.
 func (g *Gateway) watch() {
+	g.watching.Lock()
+	defer g.watching.Unlock() // what is said last is what is so
 	for _, s := range g.servers {
 		s.Watch(g.watched(s.Name()))
 	}
 }
 
-// announce passes on to the session what a server tells all of its clients.
-func (s *session) announce(m mcp.Message) {
+// announce passes on to the session what a server tells all of its clients; of a resource, if it is to tell this one.
+func (s *session) announce(server string, m mcp.Message) {
 	var p struct {
 		URI string `json:"uri"`
 	}
@@ -239,14 +260,14 @@ func (s *session) announce(m mcp.Message) {
 		_ = json.Unmarshal(m.Params, &p)
 	}
 	s.mu.Lock()
-	_, watches := s.watches[p.URI]
-	own := !isUpdate || watches
+	own := !isUpdate || s.watches[p.URI].tells(server)
 	listens := slices.Collect(maps.Keys(s.listens))
+	told := slices.DeleteFunc(slices.Clone(listens), func(l *listen) bool {
+		return !l.methods[m.Method] && !(isUpdate && l.watches[p.URI].tells(server))
+	})
 	s.mu.Unlock()
-	for _, l := range listens {
-		if l.methods[m.Method] || isUpdate && l.uris[p.URI] {
-			_ = l.x.send(mcp.Message{Version: "2.0", Method: m.Method, Params: tagged(m.Params, l.id)})
-		}
+	for _, l := range told {
+		_ = l.x.send(mcp.Message{Version: "2.0", Method: m.Method, Params: tagged(m.Params, l.id)})
 	}
 	if own && len(listens) == 0 {
 		_ = s.write(mcp.Message{Version: "2.0", Method: m.Method, Params: m.Params})
@@ -279,7 +300,7 @@ func (g *Gateway) notified(server string, m mcp.Message) {
 	to := g.sessionsOf(server)
 	for _, s := range to {
 		if toAll || s.alone && len(to) == 1 { // what is about a request of another agent is for nobody else
-			s.announce(m)
+			s.announce(server, m)
 		}
 	}
 }

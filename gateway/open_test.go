@@ -3,6 +3,7 @@
 package gateway_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
@@ -29,7 +32,9 @@ type vault struct {
 
 	mu     sync.Mutex // protects all below
 	asked  []string
-	begins int // how often it began
+	begins int        // how often it began
+	told   []string   // what it tells outside of requests: each stream has all of it
+	more   *sync.Cond // there is more in asked or told
 }
 
 // begin has the vault begin anew: what was agreed on with it is over.
@@ -43,6 +48,11 @@ func (v *vault) begin() {
 func (v *vault) count(method string) (n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	return v.counted(method)
+}
+
+// counted is count; mu is held.
+func (v *vault) counted(method string) (n int) {
 	for _, text := range v.asked {
 		if strings.HasPrefix(text, method+" ") {
 			n++
@@ -51,9 +61,28 @@ func (v *vault) count(method string) (n int) {
 	return n
 }
 
+// await waits until the vault was asked for something n times.
+func (v *vault) await(t *testing.T, method string, n int) {
+	t.Helper()
+	var late atomic.Bool
+	defer time.AfterFunc(time.Minute, func() {
+		late.Store(true)
+		v.more.Broadcast()
+	}).Stop()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for v.counted(method) < n {
+		if late.Load() {
+			t.Fatalf("the vault was asked for %s %d times, want %d", method, v.counted(method), n)
+		}
+		v.more.Wait()
+	}
+}
+
 func serveVault(t *testing.T) *vault {
 	t.Helper()
 	v := new(vault)
+	v.more = sync.NewCond(&v.mu)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		var m struct {
@@ -63,19 +92,24 @@ func serveVault(t *testing.T) *vault {
 		_ = json.Unmarshal(text, &m)
 		v.mu.Lock()
 		v.asked = append(v.asked, m.Method+" "+string(text))
+		v.more.Broadcast()
 		session := fmt.Sprintf("session-%d", v.begins)
 		v.mu.Unlock()
 		if v.hook != nil {
 			v.hook(m.Method)
 		}
 		if v.modern {
-			v.answerModern(w, m.Method, m.ID)
+			v.answerModern(w, r, m.Method, m.ID)
 			return
 		}
 		if m.Method == "initialize" {
 			w.Header().Set("Mcp-Session-Id", session)
 		} else if r.Header.Get("Mcp-Session-Id") != session {
 			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if r.Method == http.MethodGet {
+			v.stream(w, r)
 			return
 		}
 		if r.Method != http.MethodPost || m.ID == nil {
@@ -103,13 +137,35 @@ func serveVault(t *testing.T) *vault {
 	return v
 }
 
-// answerModern answers a request as a server of 2026-07-28. A stream that listens ends at once, and is opened again.
-func (v *vault) answerModern(w http.ResponseWriter, method string, id json.RawMessage) {
+// stream writes what the vault tells, until the client is gone.
+func (v *vault) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	defer context.AfterFunc(r.Context(), v.more.Broadcast)()
+	for i := 0; ; i++ {
+		_ = http.NewResponseController(w).Flush()
+		v.mu.Lock()
+		for i >= len(v.told) && r.Context().Err() == nil {
+			v.more.Wait()
+		}
+		told := v.told
+		v.mu.Unlock()
+		if r.Context().Err() != nil {
+			return
+		}
+		fmt.Fprintf(w, "data: %s\n\n", told[i])
+	}
+}
+
+// answerModern answers a request as a server of 2026-07-28.
+func (v *vault) answerModern(w http.ResponseWriter, r *http.Request, method string, id json.RawMessage) {
 	w.Header().Set("Content-Type", "application/json")
 	switch method {
+	case "subscriptions/listen":
+		v.stream(w, r)
 	case "server/discover":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true}}}}`, id)
-	case "tools/list", "subscriptions/listen":
+	case "tools/list":
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","tools":[]}}`, id)
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -166,6 +222,9 @@ func TestServerThatIsNotTheAgents(t *testing.T) {
 			if agent == "bob" && strings.Contains(c.params, "vault__") && r.Error == nil && !r.Result.IsError {
 				t.Errorf("%s %s: %s", c.method, c.params, r.raw)
 			}
+		}
+		if agent == "ann" {
+			v.await(t, "resources/unsubscribe", 1) // nobody waits for it
 		}
 		v.mu.Lock()
 		if agent == "bob" && len(v.asked) > 0 {
@@ -292,6 +351,8 @@ func TestSubscriptionsOfAgents(t *testing.T) {
 		if r, _ := c.a.send(c.method, x, nil); r.Error != nil {
 			t.Errorf("%d: %s", i, r.raw)
 		}
+		v.await(t, off, c.off)
+		own.await(t, off, c.ownOff)
 		if v.count(on) != c.on || v.count(off) != c.off || own.count(on) != c.ownOn || own.count(off) != c.ownOff {
 			t.Errorf("%d, %s by %s: the vault was asked %d and %d times, the other %d and %d", i, c.method, c.a.agent, v.count(on), v.count(off), own.count(on), own.count(off))
 		}
@@ -340,13 +401,11 @@ func TestSubscriptionWhileOneIsGivenUp(t *testing.T) {
 	other.begin()
 	ann.send("resources/subscribe", `{"uri":"vault://x"}`, nil)
 	ann.send("resources/unsubscribe", `{"uri":"vault://x"}`, nil)
+	v.await(t, "resources/subscribe", 3)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if last := v.asked[len(v.asked)-1]; !strings.HasPrefix(last, "resources/subscribe ") {
 		t.Errorf("the vault was asked last: %s", last)
-	}
-	if n := len(slices.DeleteFunc(slices.Clone(v.asked), func(text string) bool { return !strings.HasPrefix(text, "resources/subscribe ") })); n != 3 {
-		t.Errorf("the vault was asked %d times", n)
 	}
 }
 

@@ -60,7 +60,7 @@ type session struct {
 	asked        map[string]chan mcp.Message // requests of servers that the client has, by their id
 	asks         int
 	listens      map[*listen]struct{}
-	watches      map[string]string // resources, each with the server that took the subscription; empty: see taker
+	watches      map[string]*watch // resources
 	stream       *stream           // by HTTP, of what belongs to no request; nil: the client reads none
 }
 
@@ -82,7 +82,7 @@ type toldAnswer struct {
 func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error), push func(frame []byte) error) *session {
 	s := &session{g: g, agent: agent, out: out, push: push, over: make(chan struct{}), telling: make(chan struct{}, 1),
 		cancel: make(map[string]context.CancelFunc), unwritten: make(map[int64]string), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
-		listens: make(map[*listen]struct{}), watches: make(map[string]string)}
+		listens: make(map[*listen]struct{}), watches: make(map[string]*watch)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions[s] = struct{}{}
@@ -434,7 +434,7 @@ func (s *session) other(ctx context.Context, x *exchange, m mcp.Message) answer 
 	case "resources/subscribe":
 		return s.subscribe(ctx, m)
 	case "resources/unsubscribe":
-		return s.unsubscribe(ctx, m)
+		return s.unsubscribe(m)
 	case "logging/setLevel":
 		return s.setLevel(ctx, m)
 	}

@@ -124,7 +124,7 @@ type slot struct {
 	conn *connection // nil: none
 	had  bool        // there was one
 
-	took map[string]bool // resources of which the server was asked to tell on it, by a handshake; protected by the mutex of Server
+	subscriptions // protected by the mutex of Server
 }
 
 // A Server is one server, started or connected to when it is first needed, and again after it
@@ -139,8 +139,8 @@ type Server struct {
 	made     int // how many connections there were
 	closed   bool
 	mirrored map[string][]Mirrored // by tool
-	watched  []string              // resources whose changes matter
-	rewatch  chan struct{}         // closed when that changes
+	watched  []string              // resources whose changes matter, sorted
+	rewatch  chan struct{}         // closed when that changes, or something is unwanted
 	watches  sync.WaitGroup        // end with the connections
 }
 
@@ -237,8 +237,8 @@ func (s *Server) call(ctx context.Context, method string, params json.RawMessage
 		return Message{}, &UnsentError{fmt.Errorf("start the MCP server %s: %w", s.cfg.Name, err)}
 	}
 	c := clientOf(ctx)
-	if !conn.modern() {
-		defer s.subscribes(c, method, params)(&m, &err)
+	if method == "resources/subscribe" && !conn.modern() {
+		defer s.subscribes(c, params)(&m, &err)
 	}
 	return c.rounds(ctx, method, params, func(params json.RawMessage) (Message, error) {
 		r := request{method: method, params: params}
@@ -282,7 +282,7 @@ func (s *Server) slot(c *Client) (*slot, error) {
 		return nil, errors.New("it was closed")
 	}
 	if s.slots[key] == nil {
-		s.slots[key] = new(slot)
+		s.slots[key] = &slot{subscriptions: subscriptions{took: make(map[string]bool), unwanted: make(map[string]struct{})}}
 	}
 	return s.slots[key], nil
 }
@@ -322,6 +322,7 @@ func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
 	s.made++
 	again := sl.had
 	sl.conn, sl.had = conn, true
+	clear(sl.unwanted) // the server does not know it any more
 	if s.cfg.Notified != nil {
 		s.watches.Go(func() { s.watch(sl, conn, again) })
 	}

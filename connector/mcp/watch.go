@@ -35,10 +35,15 @@ func (s *Server) watch(sl *slot, c *connection, again bool) {
 			}
 		})
 	}
-	if again && !c.modern() {
-		var asked sync.WaitGroup
-		asked.Go(func() { s.subscribeAgain(ctx, sl, c) })
-		defer asked.Wait() // before ctx ends: a server may tell nothing outside of requests
+	if !c.modern() {
+		var kept sync.WaitGroup
+		kept.Go(func() {
+			if again {
+				s.subscribeAgain(ctx, sl, c)
+			}
+			s.giveUp(ctx, sl, c)
+		})
+		defer kept.Wait() // before ctx ends: a server may tell nothing outside of requests
 	}
 	for wait := watchFirst; ; wait = min(2*wait, watchMax) {
 		if !s.listen(ctx, c) {
@@ -73,36 +78,70 @@ func (s *Server) listen(ctx context.Context, c *connection) bool {
 	return false
 }
 
-// subscribes notes what a request changes of the subscriptions of a client's connection, before it is sent: one that follows must
-// not miss it. What is returned takes a subscription back that the server did not take.
-func (s *Server) subscribes(c *Client, method string, params json.RawMessage) func(*Message, *error) {
+// maxUnwanted is how many subscriptions of a connection wait to be given up (law: bounded). More than that stay at the server.
+const maxUnwanted = 1024
+
+// subscriptions are what a server with a handshake was asked for by resources/subscribe, on the connections of one slot. A server
+// may work on two requests that are out at once in any order. So each ends with a look at what is wanted by then, and is followed
+// by the opposite one if that is something else: the last one of a resource begins when all others were answered.
+type subscriptions struct {
+	took     map[string]bool     // resources; false: the server was asked, and did not answer yet
+	unwanted map[string]struct{} // resources to be given up
+}
+
+// drop notes that a resource is to be given up.
+func (t *subscriptions) drop(uri string) {
+	delete(t.took, uri)
+	if len(t.unwanted) < maxUnwanted {
+		t.unwanted[uri] = struct{}{}
+	}
+}
+
+// next returns a resource that is to be given up, and forgets it.
+func (t *subscriptions) next() (uri string, ok bool) {
+	for uri = range t.unwanted {
+		delete(t.unwanted, uri)
+		return uri, true
+	}
+	return "", false
+}
+
+// subscribes notes that a client asks for a resource, before the request is sent: a connection that is lost since must not miss
+// it. What is returned notes the answer.
+func (s *Server) subscribes(c *Client, params json.RawMessage) func(*Message, *error) {
 	var p struct {
 		URI string `json:"uri"`
 	}
 	_ = json.Unmarshal(params, &p)
 	sl, err := s.slot(c)
+	if err != nil {
+		return func(*Message, *error) {}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case err != nil:
-	case method == "resources/unsubscribe":
-		for _, one := range s.slots {
-			delete(one.took, p.URI)
-		}
-	case method == "resources/subscribe" && !sl.took[p.URI]:
-		if sl.took == nil {
-			sl.took = make(map[string]bool)
-		}
-		sl.took[p.URI] = true
-		return func(m *Message, err *error) {
-			if *err != nil || m.Error != nil {
-				s.mu.Lock()
-				delete(sl.took, p.URI)
-				s.mu.Unlock()
-			}
+	t := &sl.subscriptions
+	_, unwanted := t.unwanted[p.URI]
+	delete(t.unwanted, p.URI)
+	if !t.took[p.URI] {
+		t.took[p.URI] = false
+	}
+	return func(m *Message, err *error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, unsent := errors.AsType[*UnsentError](*err)
+		refused := unsent || m.Error != nil
+		_, wanted := slices.BinarySearch(s.watched, p.URI)
+		switch {
+		case wanted && *err == nil && !refused:
+			t.took[p.URI] = true
+		case wanted && t.took[p.URI]: // for another client
+		case refused && !unwanted:
+			delete(t.took, p.URI)
+		default: // it may have it
+			t.drop(p.URI)
+			s.wake()
 		}
 	}
-	return func(*Message, *error) {}
 }
 
 // subscribeAgain subscribes to what a server with a handshake took on a connection that was lost.
@@ -111,19 +150,54 @@ func (s *Server) subscribeAgain(ctx context.Context, sl *slot, c *connection) {
 	took := slices.Sorted(maps.Keys(sl.took))
 	s.mu.Unlock()
 	for _, uri := range took {
-		params, _ := json.Marshal(map[string]string{"uri": uri})
-		once, late := context.WithTimeout(ctx, answerTime)
-		ans, err := c.call(once, request{method: "resources/subscribe", params: params})
-		late()
-		if err == nil && ans.Error != nil {
-			err = ans.Error
-		}
+		s.ask(ctx, c, "resources/subscribe", uri)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			s.cfg.Logger.Warn("an MCP server that begins anew does not tell of a resource any more", "server", s.cfg.Name, "err", s.hidden(err))
+	}
+}
+
+// giveUp has a server with a handshake end what nobody wants any more, until the connection is over. It forgets what the server does
+// not end in time.
+func (s *Server) giveUp(ctx context.Context, sl *slot, c *connection) {
+	for {
+		s.mu.Lock()
+		if c.dead() {
+			s.mu.Unlock()
+			return // what is unwanted now may be of the next connection
 		}
+		uri, more := sl.next()
+		changed := s.rewatch
+		s.mu.Unlock()
+		if !more {
+			select {
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.ask(ctx, c, "resources/unsubscribe", uri)
+		s.mu.Lock()
+		_, again := sl.took[uri]
+		s.mu.Unlock()
+		if again { // the server may have taken that subscription before it gave up this one
+			s.ask(ctx, c, "resources/subscribe", uri)
+		}
+	}
+}
+
+// ask makes a request about a resource that no client waits for.
+func (s *Server) ask(ctx context.Context, c *connection, method, uri string) {
+	params, _ := json.Marshal(map[string]string{"uri": uri})
+	once, late := context.WithTimeout(ctx, answerTime)
+	defer late()
+	ans, err := c.call(once, request{method: method, params: params})
+	if err == nil && ans.Error != nil {
+		err = ans.Error
+	}
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Warn("an MCP server does not do what it is asked about a resource", "server", s.cfg.Name, "method", method, "err", s.hidden(err))
 	}
 }
 
@@ -200,14 +274,28 @@ func wanted(capabilities json.RawMessage, watched []string) map[string]any {
 	return want
 }
 
-// Watch says of which resources a server of 2026-07-28 is to tell changes. One with a handshake is asked by resources/subscribe.
+// Watch says of which resources the server is to tell changes, and waits for nothing. A server of 2026-07-28 is asked for all of
+// them. One with a handshake is asked by resources/subscribe; what it took and is none of them any more, it is asked to end.
 func (s *Server) Watch(uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	uris = slices.Sorted(slices.Values(uris))
 	if slices.Equal(s.watched, uris) {
 		return
 	}
-	s.watched = slices.Clone(uris)
+	s.watched = uris
+	for _, sl := range s.slots {
+		for uri, took := range sl.took {
+			if _, wanted := slices.BinarySearch(uris, uri); took && !wanted {
+				sl.drop(uri)
+			}
+		}
+	}
+	s.wake()
+}
+
+// wake has those who ask the server look at what is wanted; mu is held.
+func (s *Server) wake() {
 	close(s.rewatch)
 	s.rewatch = make(chan struct{})
 }

@@ -21,7 +21,7 @@ func TestSubscribesAgainWhereItDid(t *testing.T) {
 	alive := make(map[string]bool)
 	asked := make(map[string][]string) // URIs, by session
 	begun := 0
-	last := make(chan string, 100)
+	last, given := make(chan string, 100), make(chan string, 100)
 	url := serve(t, func(w http.ResponseWriter, r said) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -34,6 +34,8 @@ func TestSubscribesAgainWhereItDid(t *testing.T) {
 		case !alive[r.session]:
 			w.WriteHeader(http.StatusNotFound)
 			return true
+		case r.Method == "resources/unsubscribe":
+			given <- r.session
 		case r.Method == "resources/subscribe":
 			var p struct{ URI string }
 			_ = json.Unmarshal(r.Params, &p)
@@ -55,9 +57,12 @@ func TestSubscribesAgainWhereItDid(t *testing.T) {
 	for _, uri := range []string{"c", "d", "z"} {
 		_, _ = s.Call(second, "resources/subscribe", json.RawMessage(fmt.Sprintf(`{"uri":%q}`, uri)))
 	}
-	_, _ = s.Call(first, "resources/unsubscribe", json.RawMessage(`{"uri":"d"}`))
+	s.Watch([]string{"z", "a", "b", "c"})
 	<-last
 	<-last
+	if session := <-given; session != "2" {
+		t.Errorf("session %s gives up what nobody wants", session)
+	}
 	mu.Lock()
 	clear(alive)
 	mu.Unlock()
@@ -75,4 +80,65 @@ func TestSubscribesAgainWhereItDid(t *testing.T) {
 		}
 		mu.Unlock()
 	}
+}
+
+// What a server is to end is bounded: it keeps the rest. What follows is ended, too.
+func TestGivesUpInBounds(t *testing.T) {
+	t.Parallel()
+	const all, bound = 1100, 1024
+	given := make(chan string, all)
+	url := serve(t, func(_ http.ResponseWriter, r said) bool {
+		if r.Method == "resources/unsubscribe" {
+			var p struct{ URI string }
+			_ = json.Unmarshal(r.Params, &p)
+			given <- p.URI
+		}
+		return false
+	})
+	s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: url, Notified: func(mcp.Message) {}, Logger: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	uris := []string{"next"}
+	for i := range all {
+		uris = append(uris, fmt.Sprint(i))
+	}
+	s.Watch(uris)
+	ask := func(uri string) {
+		if _, err := s.Call(t.Context(), "resources/subscribe", json.RawMessage(fmt.Sprintf(`{"uri":%q}`, uri))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, uri := range uris[1:] {
+		ask(uri)
+	}
+	s.Watch([]string{"next"})
+	for range bound {
+		<-given
+	}
+	ask("next")
+	s.Watch(nil)
+	if uri := <-given; uri != "next" {
+		t.Errorf("after %d resources the server is to give up %s", bound, uri)
+	}
+}
+
+// A subscription whose answer was lost is ended: the server may have taken it, and the client was told that it was not.
+func TestGivesUpWhatHasNoAnswer(t *testing.T) {
+	t.Parallel()
+	given := make(chan bool, 1)
+	url := serve(t, func(_ http.ResponseWriter, r said) bool {
+		switch r.Method {
+		case "resources/subscribe":
+			panic(http.ErrAbortHandler)
+		case "resources/unsubscribe":
+			given <- true
+		}
+		return false
+	})
+	s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: url, Notified: func(mcp.Message) {}, Logger: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	s.Watch([]string{"x"})
+	if _, err := s.Call(t.Context(), "resources/subscribe", json.RawMessage(`{"uri":"x"}`)); err == nil {
+		t.Fatal("the answer was to be lost")
+	}
+	<-given
 }
