@@ -254,7 +254,7 @@ func (x *execution) routeLimit(ctx context.Context, v consequence) (consequence,
 	if w, shut := g.shut(); shut && v.Retry {
 		v.retryAt = w.Until // the backoff is the connection's, and not each run's
 	}
-	if !down || !asks && !(spent && !asked) {
+	if !asks && !(down && spent && !asked) {
 		return v, nil
 	}
 	var err error
@@ -273,11 +273,14 @@ func (x *execution) connectionQuestion(ctx context.Context, g *gate) (*keep.Esca
 		return nil, g.asked(ctx, open[0].ID)
 	}
 	w, _ := g.shut()
-	now := x.e.Now()
+	now, trouble, until := x.e.Now(), "does not answer", "it answers"
+	if w.Kind == limit.BySlow {
+		trouble, until = "names a later time whenever it is tried, before which it wants no calls", "it takes them"
+	}
 	return &keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskConnection, Connection: g.name,
 		Workflow: x.a.name, Run: x.run.ID, CreatedAt: now,
-		Question:  fmt.Sprintf("The service of the connection %s does not answer. Keep tries one call from time to time, and continues by itself when it answers. Try now?", g.name),
+		Question:  fmt.Sprintf("The service of the connection %s %s. Keep tries one call from time to time, and continues by itself when %s. Try now?", g.name, trouble, until),
 		Attempted: fmt.Sprintf("calls of %s, since %s", g.name, w.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
 		Why:       w.Why,
 		Choices: []keep.Choice{{Action: keep.Retry, Label: "Try now",

@@ -429,22 +429,27 @@ func (w *world) decideAll(action keep.Action) {
 }
 
 // Only the lookup of a service fails: POST would be answered, search is not, and nobody else calls it. Each look is a
-// probe that fails. A person is asked about the connection, and whom that person wants to try makes the call.
+// probe that fails, or names a time before which it wants no other. A person is asked about the connection, and whom that
+// person wants to try makes the call.
 func TestLookBeforeSendingAgainIsNeverAnswered(t *testing.T) {
-	for _, ok := range []bool{true, false} {
+	slow := &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 10 * time.Minute}
+	for _, c := range []struct {
+		ok   bool
+		look error
+	}{{true, errReset}, {false, errReset}, {true, slow}, {false, slow}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			var log []string
 			w.service.onCall = func(n int) (bool, error) {
 				log = append(log, "call")
-				if n == 1 || !ok {
+				if n == 1 || !c.ok {
 					return false, errReset
 				}
 				return true, nil
 			}
 			w.service.onAsk = func(int) (connector.Verdict, error) {
 				log = append(log, "look")
-				return "", errReset
+				return "", c.look
 			}
 			w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 4
 			w.deploy()
@@ -455,16 +460,16 @@ func TestLookBeforeSendingAgainIsNeverAnswered(t *testing.T) {
 			w.runUntil(24 * time.Hour)
 			q := w.questions()
 			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look") || strings.Contains(said, "call") || len(q) != 1 || q[0].Kind != keep.AskConnection {
-				t.Fatalf("it did %q, questions %+v; want looks, and one about the connection", said, q)
+				t.Fatalf("%v: it did %q, questions %+v; want looks, and one about the connection", c.look, said, q)
 			}
 			log = nil
 			w.decideAll(keep.Retry)
 			w.runUntil(time.Minute)
 			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look call") {
-				t.Errorf("it did %q, want a look, and the call", said)
+				t.Errorf("%v: it did %q, want a look, and the call", c.look, said)
 			}
-			if m := w.mutation(); ok && (m.State != keep.Applied || len(w.questions()) != 0) {
-				t.Errorf("record %s, questions %+v; want applied, none", m.State, w.questions())
+			if m := w.mutation(); c.ok && (m.State != keep.Applied || len(w.questions()) != 0) {
+				t.Errorf("%v: record %s, questions %+v; want applied, none", c.look, m.State, w.questions())
 			}
 		})
 	}
