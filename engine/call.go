@@ -164,7 +164,8 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 // Where the tool sends another way now, the place of then says nothing about the connection, and its answer is no probe.
 // A probe that a person wants is a call: the look at it that gets no answer leaves it the pass.
 func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, call *takenCall) (ledger.Fact, error) {
-	p := x.aside(t, call.pause)
+	p := x.a.aside(t)
+	p.pause, p.notice = call.pause, x.newNotice(t)
 	if !call.tool.moved(before) {
 		var err error
 		if p, err = x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause); err != nil {

@@ -47,8 +47,8 @@ func (x *execution) enter(ctx context.Context, t *tool, d time.Duration, at stri
 
 // aside returns the pass of a lookup where t does not send any more: the rates of the connection hold, and nothing
 // else does. That it is down is not known of the place of then, nor is what that answers known of the connection.
-func (x *execution) aside(t *tool, pause func() (resume func())) *pass {
-	return &pass{g: x.e.gate(t.name), tool: t, who: string(x.a.name), aside: true, pause: pause, notice: x.newNotice(t)}
+func (a *actor) aside(t *tool) *pass {
+	return &pass{g: a.e.gate(t.name), tool: t, who: string(a.name), aside: true}
 }
 
 // A notice says durably that a run waits for a limit, and that it does not any more. Nil says
@@ -195,7 +195,10 @@ func (e *Engine) notBefore(w limit.Wait) time.Time {
 }
 
 // mayAsk returns a pass for a lookup about m, or nil and when to try again.
-func (a *actor) mayAsk(ctx context.Context, t *tool, now bool) (*pass, time.Time, error) {
+func (a *actor) mayAsk(ctx context.Context, t *tool, m keep.Mutation, now bool) (*pass, time.Time, error) {
+	if t.moved(m) {
+		return a.aside(t), time.Time{}, nil
+	}
 	g := a.e.gate(t.name)
 	p, w, err := g.enter(ctx, ticket{tool: t, who: a.name, most: a.e.policy.Reconcile.Inline + overtime, now: now})
 	if err != nil || p != nil {
@@ -219,6 +222,9 @@ func (e *Engine) waitsForPerson(r keep.Run, doubt keep.Mutation) bool {
 	}
 	if tool == "" || r.Status != keep.StatusTransient && r.Status != keep.StatusReconciliation {
 		return false
+	}
+	if t := e.tools.known(tool); t != nil && r.Status == keep.StatusReconciliation && t.moved(doubt) {
+		return false // its lookup is beside the gate
 	}
 	_, _, asked := e.gate(tool).down()
 	return asked

@@ -243,6 +243,8 @@ var boundsBreaks = []Break{
 		`|| s.Host != "" && c.Host == s.Host)`, `|| false)`, "./law/limit -run TestAnotherHostProbes"},
 	{"late-answer-opens", "bounded", "law/limit/limit.go",
 		`case !o.Failed && (o.Probe || s.Shut == nil):`, `case !o.Failed:`, "./law/limit -run TestShut"},
+	{"former-place-shuts-the-gate", "bounded", "engine/limit.go",
+		`if t.moved(m) {`, `if false {`, "./engine -run TestLookupsAtAFormerPlaceAreBesideTheGate"},
 	{"slow-without-end-in-silence", "bounded", "law/limit/limit.go",
 		`return s.Shut.Named >= slowTimes && s.Shut.isLong(now)`, `return false`, "./engine -run TestRetryAfterWithoutEndAsks"},
 	{"probe-that-a-person-wants-is-a-look", "bounded", "law/limit/limit.go",
