@@ -111,6 +111,8 @@ var lawsBreaks = []Break{
 		`if c.Item == "" {`, `if true {`, "./engine -run TestRivalAnswerOutlivesItsRun"},
 	{"other-content-of-an-equal-call-is-sent", "once", "engine/unique.go",
 		`q.Decision.Action == keep.TreatAsDone && q.Mutation == rival.Key {`, `false {`, "./engine -run TestRivalAnswerOutlivesItsRun"},
+	{"record-of-what-was-done-is-lost", "once", "engine/direct.go",
+		`cmp.Or(d.Prev.Mutation, ledger.RunKey(d.Prev.Chain))`, `cmp.Or(d.Prev.Mutation)`, "./engine -run TestDirectCallWithOtherContentAfterDoneAlready"},
 	{"later-question-takes-done-for-none", "nothing-lost", "engine/ask.go",
 		`m, err := outcome.Of(ctx, e.store, run)`, `m, err := keep.Mutation{}, error(nil)`, "./engine -run TestApprovalDoneAlreadyIsKnownLater"},
 	{"decision-takes-done-for-none", "nothing-lost", "operator/decide.go",
