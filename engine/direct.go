@@ -162,6 +162,9 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 	if i := slices.IndexFunc(answers, func(q keep.Escalation) bool { return lifecycle.SaysDone(q) && q.Approval != nil }); i >= 0 {
 		call.said = &answers[i]
 	}
+	if call.answers, err = x.answers(ctx, keep.AskAlreadyDone); err != nil {
+		return DirectOutcome{}, err
+	}
 	return c.conclude(ctx, x, call, lc)
 }
 
