@@ -19,7 +19,7 @@ const (
 	AskItem           EscalationKind = "item_attention"    // an item cannot continue
 	AskAlreadyDone    EscalationKind = "already_done"      // another run did the same, or may have
 	AskReconnect      EscalationKind = "reconnect"         // an account is to be connected again; no workflow's
-	AskConnection     EscalationKind = "connection"        // a service does not answer, and runs wait for it
+	AskConnection     EscalationKind = "connection"        // a service does not answer or takes no calls, and runs wait for it
 	AskGrant          EscalationKind = "grant"             // a version calls more than is granted; no run's
 	AskProposal       EscalationKind = "proposal"          // a version that a repair, a model or an agent wrote waits for a person; no run's
 	AskBudget         EscalationKind = "budget"            // a budget is spent, and runs wait for it

@@ -281,9 +281,15 @@ func (x *execution) doneEffect() string {
 	return "sends nothing; the item's handler continues as after the call, by your word"
 }
 
-// checkDone returns a *treatedError if a person said that this call was done outside of what the
-// ledger knows. If what would be sent has become something else since, a person must agree to it.
-func checkDone(call *takenCall, c ledger.Call) error {
+// checkDone returns a *treatedError if a person said that this call was done, outside of what the ledger knows or by the
+// call of another record, whatever its tool is by now. If what would be sent has become something else since, a person must
+// agree to it.
+func (x *execution) checkDone(ctx context.Context, call *takenCall, c ledger.Call) error {
+	for _, q := range call.answers {
+		if q.Kind == keep.AskAlreadyDone && q.Decision.Action == keep.TreatAsDone && q.PayloadHash == uniqueHash(c) {
+			return x.treated(ctx, q.Mutation)
+		}
+	}
 	q := call.said
 	if q == nil {
 		return nil

@@ -26,7 +26,7 @@ type takenCall struct {
 	target   string
 	ask      string            // why a person must agree, beside what its tool says; empty: nothing
 	said     *keep.Escalation  // by which a person said that it was done outside of the ledger; nil: nobody did
-	answers  []keep.Escalation // what persons said of calls of its item that were done already; of no item: none
+	answers  []keep.Escalation // what persons said of calls of its item, or of an agent's call, that were done already
 	at       string
 	pause    func() (resume func()) // of the phase; nil: it is over
 
@@ -102,7 +102,7 @@ func (x *execution) makeCall(ctx context.Context, call *takenCall, c ledger.Call
 // person is asked: before the look if the identity is unique, else if it shows something. Beside one that a person
 // wanted this call to be made, only what the service answers for its key counts.
 func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, with func() ([]keep.Change, error)) (found bool, err error) {
-	if err := checkDone(call, c); err != nil {
+	if err := x.checkDone(ctx, call, c); err != nil {
 		return false, err
 	}
 	if !lifecycle.Resends(before) || !before.Doubted {
@@ -164,7 +164,8 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 // Where the tool sends another way now, the place of then says nothing about the connection, and its answer is no probe.
 // A probe that a person wants is a call: the look at it that gets no answer leaves it the pass.
 func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, call *takenCall) (ledger.Fact, error) {
-	p := x.aside(t, call.pause)
+	p := x.a.aside(t)
+	p.pause, p.notice = call.pause, x.newNotice(t)
 	if !call.tool.moved(before) {
 		var err error
 		if p, err = x.enter(ctx, t, x.e.policy.Reconcile.Inline, call.at, call.pause); err != nil {

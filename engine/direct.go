@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -161,6 +162,9 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 	if i := slices.IndexFunc(answers, func(q keep.Escalation) bool { return lifecycle.SaysDone(q) && q.Approval != nil }); i >= 0 {
 		call.said = &answers[i]
 	}
+	if call.answers, err = x.answers(ctx, keep.AskAlreadyDone); err != nil {
+		return DirectOutcome{}, err
+	}
 	return c.conclude(ctx, x, call, lc)
 }
 
@@ -184,12 +188,10 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		x.with = d.With
 		return x, nil
 	}
-	var m keep.Mutation
-	if d.Prev.Mutation != "" {
-		var err error
-		if m, err = c.e.store.Mutation(ctx, d.Prev.Mutation); err != nil {
-			return nil, err
-		}
+	// One that a person said was done already names no record, and there may be one of an earlier attempt.
+	m, err := c.e.store.Mutation(ctx, cmp.Or(d.Prev.Mutation, ledger.RunKey(d.Prev.Chain)))
+	if err != nil && (d.Prev.Mutation != "" || !isNotFound(err)) {
+		return nil, err
 	}
 	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
 	next.Closed, next.Phase = false, keep.Prepared // it has no next: each attempt begins at its call
@@ -198,7 +200,6 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 	if m.Key == "" {
 		x.run.Mutation = ""
 	}
-	var err error
 	if x.questions, err = a.openQuestions(ctx, d.Prev); err != nil {
 		return nil, err
 	}

@@ -93,3 +93,44 @@ func TestDirectCallWhileTheClockLeaps(t *testing.T) {
 		t.Errorf("the record is %s, %d questions, %v; want applied and none", r.out.Mutation.State, len(w.questions()), r.err)
 	}
 }
+
+// An agent makes a call with other content after a person said that it was done: the record of an earlier attempt at it, which
+// failed, is still that of the call, and what is sent is for a person to say.
+func TestDirectCallWithOtherContentAfterDoneAlready(t *testing.T) {
+	w := newWorld(t)
+	w.service.level, w.service.onCall = keep.LevelNone, lose(1, false)
+	c := w.directEngine().Engine.Caller(t.Context())
+	d := directCall()
+	call := func() engine.DirectOutcome {
+		t.Helper()
+		out, err := c.Call(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Prev, err = w.store.Run(t.Context(), out.Run.ID); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	decide := func(action keep.Action) {
+		t.Helper()
+		if err := w.decide(action); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if d.Prev, err = w.store.Run(t.Context(), d.Prev.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call()
+	decide(keep.DidNotHappen)
+	d.Ask = "a rule"
+	call()
+	decide(keep.TreatAsDone)
+	d.Params = []byte(`{"id":"x","text":"other"}`)
+	call()
+	decide(keep.Approve)
+	if out := call(); out.Failure != nil || out.Mutation.State != keep.Applied || w.service.calls != 2 {
+		t.Errorf("%+v after %d calls, want applied after 2", out, w.service.calls)
+	}
+}

@@ -168,7 +168,7 @@ func (g *gate) change(ctx context.Context, f func(s limit.State, now time.Time) 
 			return nil
 		}
 		g.mu.Unlock()
-		if was.Shut != nil && next.Shut == nil && was.MayBeAsked() {
+		if was.Shut != nil && next.Shut == nil && was.MayBeAsked(now) {
 			if err := g.withdraw(ctx, now); err != nil {
 				return err
 			}
@@ -268,13 +268,13 @@ func (g *gate) park(a *actor) {
 	g.parked[a] = struct{}{}
 }
 
-// down returns whether the service does not answer, whether a person is to be asked about
-// it, and whether one was.
+// down returns whether the service does not answer, whether a person is to be asked about the
+// connection, which may be slow only, and whether one was.
 func (g *gate) down() (is, asks, asked bool) {
+	now := g.e.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	is = g.state.IsDown()
-	return is, g.state.Asks(g.e.policy.Retry), is && g.state.Shut.Asked != ""
+	return g.state.IsDown(), g.state.Asks(g.e.policy.Retry, now), g.state.Shut != nil && g.state.Shut.Asked != ""
 }
 
 // openedAfter reports whether the connection opened at a time or after it: what failed before may be

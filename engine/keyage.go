@@ -19,10 +19,12 @@ import (
 // maxAges bounds the keys whose age a host counts itself.
 const maxAges = 10_000
 
-// keyAges are the keys that a host has met, and when.
+// keyAges are the keys that a host has met, and when. What another host or process settles nobody says here: it is
+// forgotten when half of maxAges others have come since it was met last. A doubt is met each time that it is read or asked about.
 type keyAges struct {
-	mu  sync.Mutex
-	met map[keep.MutationKey]keyMet
+	mu     sync.Mutex
+	met    map[keep.MutationKey]keyMet // half of maxAges at most
+	before map[keep.MutationKey]keyMet // that were met when met was full last, and not since
 }
 
 // A keyMet says how old a key was when the host met it.
@@ -35,14 +37,18 @@ type keyMet struct {
 func (a *keyAges) meet(m keep.Mutation, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := a.met[m.Key]; known || len(a.met) >= maxAges {
+	if _, known := a.met[m.Key]; known {
 		return
 	}
-	age, _ := ledger.KeyAge(m, now, -1) // Forever: the clock was set back
-	if a.met == nil {
-		a.met = make(map[keep.MutationKey]keyMet)
+	first, known := a.before[m.Key]
+	if !known {
+		age, _ := ledger.KeyAge(m, now, -1) // Forever: the clock was set back
+		first = keyMet{time.Now(), age}
 	}
-	a.met[m.Key] = keyMet{time.Now(), age}
+	if delete(a.before, m.Key); a.met == nil || len(a.met) >= maxAges/2 {
+		a.met, a.before = make(map[keep.MutationKey]keyMet), a.met
+	}
+	a.met[m.Key] = first
 }
 
 // forget ends the counting for calls whose outcome is on record now. Before, the next host
@@ -53,6 +59,7 @@ func (a *keyAges) forget(made []keep.Change) {
 	for _, c := range made {
 		if put, ok := c.(keep.PutMutation); ok && !lifecycle.Unknown(put.Mutation.State) {
 			delete(a.met, put.Mutation.Key)
+			delete(a.before, put.Mutation.Key)
 		}
 	}
 }
@@ -62,6 +69,9 @@ func (a *keyAges) elapsed(key keep.MutationKey) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	met, known := a.met[key]
+	if !known {
+		met, known = a.before[key]
+	}
 	if !known {
 		return -1
 	}

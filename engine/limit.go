@@ -47,8 +47,8 @@ func (x *execution) enter(ctx context.Context, t *tool, d time.Duration, at stri
 
 // aside returns the pass of a lookup where t does not send any more: the rates of the connection hold, and nothing
 // else does. That it is down is not known of the place of then, nor is what that answers known of the connection.
-func (x *execution) aside(t *tool, pause func() (resume func())) *pass {
-	return &pass{g: x.e.gate(t.name), tool: t, who: string(x.a.name), aside: true, pause: pause, notice: x.newNotice(t)}
+func (a *actor) aside(t *tool) *pass {
+	return &pass{g: a.e.gate(t.name), tool: t, who: string(a.name), aside: true}
 }
 
 // A notice says durably that a run waits for a limit, and that it does not any more. Nil says
@@ -195,7 +195,10 @@ func (e *Engine) notBefore(w limit.Wait) time.Time {
 }
 
 // mayAsk returns a pass for a lookup about m, or nil and when to try again.
-func (a *actor) mayAsk(ctx context.Context, t *tool, now bool) (*pass, time.Time, error) {
+func (a *actor) mayAsk(ctx context.Context, t *tool, m keep.Mutation, now bool) (*pass, time.Time, error) {
+	if t.moved(m) {
+		return a.aside(t), time.Time{}, nil
+	}
 	g := a.e.gate(t.name)
 	p, w, err := g.enter(ctx, ticket{tool: t, who: a.name, most: a.e.policy.Reconcile.Inline + overtime, now: now})
 	if err != nil || p != nil {
@@ -219,6 +222,9 @@ func (e *Engine) waitsForPerson(r keep.Run, doubt keep.Mutation) bool {
 	}
 	if tool == "" || r.Status != keep.StatusTransient && r.Status != keep.StatusReconciliation {
 		return false
+	}
+	if t := e.tools.known(tool); t != nil && r.Status == keep.StatusReconciliation && t.moved(doubt) {
+		return false // its lookup is beside the gate
 	}
 	_, _, asked := e.gate(tool).down()
 	return asked
@@ -254,7 +260,7 @@ func (x *execution) routeLimit(ctx context.Context, v consequence) (consequence,
 	if w, shut := g.shut(); shut && v.Retry {
 		v.retryAt = w.Until // the backoff is the connection's, and not each run's
 	}
-	if !down || !asks && !(spent && !asked) {
+	if !asks && !(down && spent && !asked) {
 		return v, nil
 	}
 	var err error
@@ -273,11 +279,14 @@ func (x *execution) connectionQuestion(ctx context.Context, g *gate) (*keep.Esca
 		return nil, g.asked(ctx, open[0].ID)
 	}
 	w, _ := g.shut()
-	now := x.e.Now()
+	now, trouble, until := x.e.Now(), "does not answer", "it answers"
+	if w.Kind == limit.BySlow {
+		trouble, until = "names a later time whenever it is tried, before which it wants no calls", "it takes them"
+	}
 	return &keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskConnection, Connection: g.name,
 		Workflow: x.a.name, Run: x.run.ID, CreatedAt: now,
-		Question:  fmt.Sprintf("The service of the connection %s does not answer. Keep tries one call from time to time, and continues by itself when it answers. Try now?", g.name),
+		Question:  fmt.Sprintf("The service of the connection %s %s. Keep tries one call from time to time, and continues by itself when %s. Try now?", g.name, trouble, until),
 		Attempted: fmt.Sprintf("calls of %s, since %s", g.name, w.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
 		Why:       w.Why,
 		Choices: []keep.Choice{{Action: keep.Retry, Label: "Try now",

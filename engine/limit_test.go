@@ -265,6 +265,43 @@ func TestRetryAfterSlowsAll(t *testing.T) {
 	})
 }
 
+// A service that names another time whenever it is tried is asked about once, with the workflows that wait for it; one
+// that does so for less than an hour is not. The question closes when it answers.
+func TestRetryAfterWithoutEndAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(limit.Rule{})
+		w.policy.Outage.After = 0 // nothing counts as an outage
+		end := time.Now().Add(5 * time.Hour)
+		w.sent(func(int) (bool, error) {
+			if time.Now().Before(end) {
+				return false, &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 10 * time.Minute}
+			}
+			return true, nil
+		})
+		w.crowd(5, 1)
+		w.runUntil(55 * time.Minute)
+		if q := w.questions(); len(q) != 0 {
+			t.Fatalf("questions %+v before an hour was over", q)
+		}
+		w.runUntil(time.Hour)
+		q := w.questions()
+		if len(q) != 1 || q[0].Kind != keep.AskConnection || q[0].Connection != "svc" || !strings.Contains(q[0].Question, "names a later time") {
+			t.Fatalf("questions %+v, want one about the connection", q)
+		}
+		for range 3 {
+			w.runUntil(30 * time.Minute)
+		}
+		if again := w.questions(); len(again) != 1 || again[0].ID != q[0].ID {
+			t.Errorf("questions %+v, want the one of before", again)
+		}
+		w.runUntil(2 * time.Hour)
+		if q := w.questions(); len(q) != 0 || w.service.total() != 5 {
+			t.Errorf("it answers: questions %+v, %d effects; want none, 5", q, w.service.total())
+		}
+	})
+}
+
 // An outage costs probes and one question, although a thousand workflows wait; it ends by
 // itself, and so does the question.
 func TestOutageCostsProbesAndOneQuestion(t *testing.T) {

@@ -264,6 +264,54 @@ func TestLookBeforeSendingAnotherWay(t *testing.T) {
 	})
 }
 
+// The place of calls in doubt is dead, and the owner sends another way by now: they are asked about beside the gate of the
+// connection, so the new place is not shut by what the old one does not answer, nor is the old one asked later for what
+// the new one does not answer.
+func TestLookupsAtAFormerPlaceAreBesideTheGate(t *testing.T) {
+	for _, limits := range []limit.Rule{{}, rate("60/min")} {
+		synctest.Test(t, func(t *testing.T) {
+			w, old, now, configure := newMovedWorld(t, keep.LevelWitness, true)
+			inner := w.connect
+			w.connect = func() []connector.Connection {
+				c := inner()
+				c[0].Limits = limits
+				return c
+			}
+			old.onCall = func(int) (bool, error) { return false, errReset }
+			looks := 0
+			old.onAsk = func(int) (connector.Verdict, error) {
+				looks++
+				return "", &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: time.Hour}
+			}
+			w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 100
+			w.policy.Reconcile.First = 10 * time.Minute
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(time.Second)
+			configure("new")
+			w.def.Name = "other"
+			w.deploy()
+			w.runUntil(90 * time.Minute)
+			w.publish("in", "b")
+			w.runUntil(time.Second)
+			if looks < 2 || now.calls != 1 {
+				t.Errorf("limits %s: %d looks at the old place, %d calls of the new one; want some, 1", limits, looks, now.calls)
+			}
+			now.onCall = func(int) (bool, error) {
+				return false, &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 24 * time.Hour}
+			}
+			w.publish("in", "c")
+			w.runUntil(time.Second)
+			looks, old.onAsk = 0, func(int) (connector.Verdict, error) { looks++; return connector.Happened, nil }
+			w.runUntil(2 * time.Hour)
+			w.def.Name = "w"
+			if looks != 1 || w.event("in", "a").Status != keep.EventConsumed {
+				t.Errorf("limits %s: %d looks while the new place takes no calls, event %s; want 1, consumed", limits, looks, w.event("in", "a").Status)
+			}
+		})
+	}
+}
+
 // Two equal calls, of both of which a person says that they did not happen, and one effect: both look while they wait in
 // line. The first takes it, and the other is asked about.
 func TestLookBeforeSendingAgainTakesAnEffectOnce(t *testing.T) {
@@ -429,22 +477,27 @@ func (w *world) decideAll(action keep.Action) {
 }
 
 // Only the lookup of a service fails: POST would be answered, search is not, and nobody else calls it. Each look is a
-// probe that fails. A person is asked about the connection, and whom that person wants to try makes the call.
+// probe that fails, or names a time before which it wants no other. A person is asked about the connection, and whom that
+// person wants to try makes the call.
 func TestLookBeforeSendingAgainIsNeverAnswered(t *testing.T) {
-	for _, ok := range []bool{true, false} {
+	slow := &keep.Failure{Class: keep.ClassTransient, Code: "http-429", Message: "too many requests", RetryAfter: 10 * time.Minute}
+	for _, c := range []struct {
+		ok   bool
+		look error
+	}{{true, errReset}, {false, errReset}, {true, slow}, {false, slow}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			var log []string
 			w.service.onCall = func(n int) (bool, error) {
 				log = append(log, "call")
-				if n == 1 || !ok {
+				if n == 1 || !c.ok {
 					return false, errReset
 				}
 				return true, nil
 			}
 			w.service.onAsk = func(int) (connector.Verdict, error) {
 				log = append(log, "look")
-				return "", errReset
+				return "", c.look
 			}
 			w.policy.Outage.After, w.policy.Reconcile.Attempts = 3, 4
 			w.deploy()
@@ -455,16 +508,16 @@ func TestLookBeforeSendingAgainIsNeverAnswered(t *testing.T) {
 			w.runUntil(24 * time.Hour)
 			q := w.questions()
 			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look") || strings.Contains(said, "call") || len(q) != 1 || q[0].Kind != keep.AskConnection {
-				t.Fatalf("it did %q, questions %+v; want looks, and one about the connection", said, q)
+				t.Fatalf("%v: it did %q, questions %+v; want looks, and one about the connection", c.look, said, q)
 			}
 			log = nil
 			w.decideAll(keep.Retry)
 			w.runUntil(time.Minute)
 			if said := strings.Join(log, " "); !strings.HasPrefix(said, "look call") {
-				t.Errorf("it did %q, want a look, and the call", said)
+				t.Errorf("%v: it did %q, want a look, and the call", c.look, said)
 			}
-			if m := w.mutation(); ok && (m.State != keep.Applied || len(w.questions()) != 0) {
-				t.Errorf("record %s, questions %+v; want applied, none", m.State, w.questions())
+			if m := w.mutation(); c.ok && (m.State != keep.Applied || len(w.questions()) != 0) {
+				t.Errorf("%v: record %s, questions %+v; want applied, none", c.look, m.State, w.questions())
 			}
 		})
 	}

@@ -147,13 +147,16 @@ func (a *actor) lookUp(ctx context.Context, t *tool, m keep.Mutation, now bool) 
 		judged, fact = a.e.whatBecame(ctx, t, ledger.Fact{}, m, late)
 		return judged, fact, time.Time{}, nil
 	}
-	p, until, err := a.mayAsk(ctx, t, now)
+	p, until, err := a.mayAsk(ctx, t, m, now)
 	if p == nil {
 		return m, ledger.Fact{}, until, err
 	}
 	judged, fact = a.e.whatBecame(p.within(ctx), t, ledger.Fact{}, m, late)
 	p.done(ctx, nil, ctx.Err() != nil)
-	return judged, fact, time.Time{}, nil
+	if p.aside { // it waited for its turn in the lookup, which proves nothing without one
+		err = p.whyEnded()
+	}
+	return judged, fact, time.Time{}, err
 }
 
 // overdueCall returns what this process knows of a call of its own that ignored its end; nil:

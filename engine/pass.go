@@ -19,7 +19,7 @@ type pass struct {
 
 	probe   bool
 	wanted  bool                   // by a person: the probe is to be a call
-	aside   bool                   // it is for a place of which the gate knows nothing; see execution.aside
+	aside   bool                   // it is for a place of which the gate knows nothing; see actor.aside
 	counted bool                   // among the calls that are out
 	pause   func() (resume func()) // stops the clock of the phase; nil: it has none
 	notice  *notice                // says that the run waits; nil: nobody does

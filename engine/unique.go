@@ -68,7 +68,7 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 // the call as done by one of them. In an item it does not matter which run asked.
 func (x *execution) rival(ctx context.Context, call *takenCall, c ledger.Call) (u keep.Unlike, rival keep.Mutation, err error) {
 	answers := call.answers
-	if c.Item == "" {
+	if c.Item == "" && !x.direct {
 		if answers, err = x.answers(ctx, keep.AskAlreadyDone); err != nil {
 			return u, rival, &storeError{err}
 		}

@@ -445,6 +445,7 @@ type service struct {
 	verify  string // what a person is to look at
 	unique  bool
 	target  bool                                         // lookups find any effect on the target
+	marked  bool                                         // lookups find our mark
 	byKey   bool                                         // lookups answer for the key of the call
 	carries bool                                         // the calls have the host's key in them
 	effects map[string]int                               // by token
@@ -480,7 +481,7 @@ func newService() *service {
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
 		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second,
-		ByTarget: s.target, ComparesAge: s.comparesAge, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
+		ByTarget: s.target, Marked: s.marked, ComparesAge: s.comparesAge, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}

@@ -193,7 +193,7 @@ func (o *Operator) doneOutside(q keep.Escalation, run keep.Run, m keep.Mutation,
 	if err := o.checkSaid(q, d); err != nil {
 		return nil, err
 	}
-	return []keep.Change{keep.PutRun{Run: lifecycle.DoneOutside(run, d.At)}}, nil
+	return []keep.Change{keep.PutRun{Run: lifecycle.DoneAlready(run, d.At)}}, nil
 }
 
 // settleRival lets a run continue whose call another record made, or may have made: with
@@ -210,6 +210,7 @@ func (o *Operator) settleRival(ctx context.Context, q keep.Escalation, run keep.
 			return nil, &ActionError{q.ID, d.Action, "the earlier call " + string(q.Mutation) + " is " + string(rival.State) +
 				"; only one that is known to have happened can stand for another"}
 		}
+		return []keep.Change{keep.PutRun{Run: lifecycle.DoneAlready(run, d.At)}}, nil
 	}
 	run.RetryAt, run.UpdatedAt = d.At, d.At
 	return []keep.Change{keep.PutRun{Run: run}}, nil

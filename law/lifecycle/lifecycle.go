@@ -84,12 +84,12 @@ func TreatedAsDone(result []byte) keep.Mutation {
 	return keep.Mutation{State: keep.Applied, Result: result}
 }
 
-// DoneOutside returns r, which waits for an approval, as it continues now because a person says
-// that its call was done outside of what the ledger knows. A consumer's run has its outcome with
+// DoneAlready returns r, which waits for a person, as it continues now because that person says that its call
+// was done: outside of what the ledger knows, or by the call of another record. A consumer's run has its outcome with
 // that: nothing that its script or a configuration says later can send the call. A record of an
 // earlier attempt at it, which failed, says nothing about that. A job finds the answer when it
 // comes to the call.
-func DoneOutside(r keep.Run, now time.Time) keep.Run {
+func DoneAlready(r keep.Run, now time.Time) keep.Run {
 	if r.Kind == keep.Consumer {
 		r.Phase, r.Mutation = keep.Mutated, ""
 	}

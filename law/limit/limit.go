@@ -20,7 +20,8 @@
 // when several calls in a row failed. Then nobody uses it, until its time has come, and
 // then one call does: the probe. If the service answers, the connection is open to all; if
 // not, the next probe is planned. So an outage costs probes, whatever the number of runs
-// that wait.
+// that wait. A person is asked once about a service that is down, and about one that names
+// another time whenever it is tried: what is shut does not stay so in silence.
 package limit
 
 import (
@@ -43,8 +44,15 @@ const (
 	ByDown        Kind = "down"        // the service does not answer
 )
 
-// MaxShut is the longest time for which a connection is shut before a probe.
-const MaxShut = 24 * time.Hour
+const (
+	// MaxShut is the longest time for which a connection is shut before a probe.
+	MaxShut = 24 * time.Hour
+
+	// slowFor and slowTimes are for how long a service names times, and how often, before a person is asked. So
+	// a limit that is over soon asks nobody, and one without end is asked about in two MaxShut at most.
+	slowFor   = time.Hour
+	slowTimes = 3
+)
 
 // A State is what the users of a connection share. Its zero value is open and unused.
 type State struct {
@@ -69,6 +77,9 @@ type Shut struct {
 	Until time.Time `json:"until"` // when a probe may be sent
 	Why   string    `json:"why"`   // for people: what the service said last
 	Tries int       `json:"tries"` // calls that failed, the probes among them
+
+	// Named is how often the service named a time: at first, and to each probe since.
+	Named int `json:"named,omitempty"`
 
 	Probe *Probe `json:"probe,omitempty"` // that is out; nil: none
 	Last  string `json:"last,omitempty"`  // who sent the last one
@@ -153,7 +164,7 @@ func Take(s State, r Rule, c Claim, now time.Time) (State, Answer) {
 		shut.Probe = &Probe{Host: c.Host, Who: c.Who, Until: c.Until}
 		next.Shut = &shut
 	}
-	return next, Answer{Granted: true, Probe: probe, Wanted: probe && s.IsDown() && s.Shut.Tries == 0}
+	return next, Answer{Granted: true, Probe: probe, Wanted: probe && s.Shut.Tries == 0 && s.Shut.Named == 0}
 }
 
 // wait returns why c cannot be the probe, and false if it can.
@@ -309,6 +320,9 @@ func (s *Shut) probedByOther(o Outcome) bool {
 // named returns s after the service named a time.
 func (s State) named(o Outcome, now time.Time) State {
 	shut := *s.orShut(now)
+	if o.Probe || s.Shut == nil {
+		shut.Named++
+	}
 	if o.Probe {
 		shut.Probe, shut.Last, shut.Kind, shut.Host = nil, o.Who, BySlow, o.Host
 	}
@@ -327,19 +341,28 @@ func (s State) orShut(now time.Time) *Shut {
 	return &Shut{Kind: BySlow, Since: now}
 }
 
-// Asks reports whether a person should be asked about the connection: it is down, as many
-// calls failed as the policy repeats one, and nobody was asked.
-func (s State) Asks(b policy.Backoff) bool {
-	return s.IsDown() && s.Shut.Asked == "" && s.Shut.Tries > b.Attempts
+// Asks reports whether a person should be asked about the connection at now, since nobody was: as many calls of
+// one that is down failed as the policy repeats one, or one that is slow was tried for long enough.
+func (s State) Asks(b policy.Backoff, now time.Time) bool {
+	switch {
+	case s.Shut == nil || s.Shut.Asked != "":
+		return false
+	case s.IsDown():
+		return s.Shut.Tries > b.Attempts
+	}
+	return s.Shut.Named >= slowTimes && s.Shut.isLong(now)
 }
+
+// isLong reports whether it is shut for so long that a person may have been asked although it is only slow.
+func (s *Shut) isLong(now time.Time) bool { return now.Sub(s.Since) >= slowFor }
 
 // IsDown reports whether the service does not answer.
 func (s State) IsDown() bool { return s.Shut != nil && s.Shut.Kind == ByDown }
 
-// MayBeAsked reports whether a person may have been asked about it, since calls failed: the
+// MayBeAsked reports whether a person may have been asked about it by now, since calls failed: the
 // process that asked may have died before the state says so.
-func (s State) MayBeAsked() bool {
-	return s.Shut != nil && (s.Shut.Kind == ByDown || s.Shut.Tries > 0 || s.Shut.Asked != "")
+func (s State) MayBeAsked(now time.Time) bool {
+	return s.Shut != nil && (s.Shut.Kind == ByDown || s.Shut.Tries > 0 || s.Shut.Asked != "" || s.Shut.isLong(now))
 }
 
 // NextCall returns since when, until when and why nobody uses the connection, and false if
@@ -363,13 +386,13 @@ func Asked(s State, id keep.EscalationID) State {
 }
 
 // TryNow returns s as a person's wish to try again leaves it: the next call is a probe, which is Wanted until one failed,
-// and if the service is still down after as many as before, the person is asked again.
+// and if the service still does not answer after as many as before, the person is asked again.
 func TryNow(s State, now time.Time) State {
 	if s.Shut == nil {
 		return s
 	}
 	shut := *s.Shut
-	shut.Until, shut.Asked, shut.Tries, shut.Last, shut.Host = now, "", 0, "", ""
+	shut.Until, shut.Asked, shut.Tries, shut.Named, shut.Last, shut.Host = now, "", 0, 0, "", ""
 	s.Shut = &shut
 	return s
 }
@@ -385,7 +408,7 @@ func (s State) Equal(o State) bool {
 			return false
 		}
 		return x.Kind == y.Kind && x.Since.Equal(y.Since) && x.Until.Equal(y.Until) && x.Why == y.Why &&
-			x.Tries == y.Tries && x.Last == y.Last && x.Host == y.Host && x.Asked == y.Asked
+			x.Tries == y.Tries && x.Named == y.Named && x.Last == y.Last && x.Host == y.Host && x.Asked == y.Asked
 	}
 	return s.Failures == o.Failures && same(s.Shut, o.Shut) && maps.EqualFunc(s.Full, o.Full, time.Time.Equal) &&
 		slices.EqualFunc(s.Out, o.Out, func(a, b Out) bool { return a.Host == b.Host && a.N == b.N && a.Until.Equal(b.Until) })

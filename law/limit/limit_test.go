@@ -286,14 +286,14 @@ func TestAsks(t *testing.T) {
 	}
 	fail(false)
 	fail(false)
-	if s.Asks(backoff) {
+	if s.Asks(backoff, now) {
 		t.Error("asks after two tries, of which the policy repeats two")
 	}
 	fail(true)
-	if !s.Asks(backoff) {
+	if !s.Asks(backoff, now) {
 		t.Error("does not ask after three tries")
 	}
-	if s = limit.Asked(s, "esc_1"); s.Asks(backoff) {
+	if s = limit.Asked(s, "esc_1"); s.Asks(backoff, now) {
 		t.Error("asks twice")
 	}
 	if s = limit.Asked(s, "esc_2"); s.Shut.Asked != "esc_1" {
@@ -304,15 +304,88 @@ func TestAsks(t *testing.T) {
 		t.Errorf("a person wants it tried: %+v, want a probe that is wanted", ans)
 	}
 	for range backoff.Attempts + 1 {
-		if s.Asks(backoff) {
+		if s.Asks(backoff, now) {
 			t.Error("asks again too soon")
 		}
 		fail(true)
 	}
-	if !s.Asks(backoff) {
+	if !s.Asks(backoff, now) {
 		t.Error("does not ask again")
 	}
 	if _, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "v"}, s.Shut.Until); !ans.Probe || ans.Wanted {
 		t.Errorf("a probe failed since: %+v, want one that nobody wants", ans)
+	}
+}
+
+// A service that names a time is slow, which nobody is asked about: until it named another one for an hour, whenever it was
+// tried. Then a person is asked once, as about an outage.
+func TestAsksAboutWhatIsSlowForLong(t *testing.T) {
+	named := func(s limit.State, wait time.Duration, probe bool, now time.Time) limit.State {
+		return restored(t, limit.Report(s, limit.Outcome{Who: "w", Failed: true, Probe: probe, RetryAfter: wait, Why: "429"}, backoff, 3, 0, now))
+	}
+	for _, c := range []struct {
+		wait, asked time.Duration // asked: since the first answer
+		times       int           // that it named a time by then
+	}{
+		{20 * time.Minute, time.Hour, 4},
+		{45 * time.Minute, 90 * time.Minute, 3},
+		{24 * time.Hour, 48 * time.Hour, 3},
+	} {
+		now, times := start, 1
+		s := named(limit.State{}, c.wait, false, now)
+		s = named(s, c.wait, false, now) // a call that was out by then is no try
+		for ; !s.Asks(backoff, now) && times < 10; times++ {
+			now = s.Shut.Until
+			s = named(s, c.wait, true, now)
+		}
+		if got := now.Sub(start); got != c.asked || times != c.times || s.IsDown() || !s.MayBeAsked(now) {
+			t.Errorf("a service that names %s: asks after %s and %d answers, state %+v; want %s, %d", c.wait, got, times, s.Shut, c.asked, c.times)
+		}
+		if s = limit.Asked(s, "esc_1"); s.Asks(backoff, now.Add(24*time.Hour)) {
+			t.Errorf("a service that names %s: asks twice", c.wait)
+		}
+		if s = limit.Report(s, limit.Outcome{Who: "w", Probe: true}, backoff, 3, 0, now); !s.Equal(limit.State{}) {
+			t.Errorf("it answered: %+v, want it open", s)
+		}
+	}
+}
+
+// A person wants what is slow to be tried: the probe is to be a call, and the person is asked again as before.
+func TestTryNowOfWhatIsSlow(t *testing.T) {
+	s, now := limit.State{}, start
+	fail := func(probe bool) {
+		s = restored(t, limit.Report(s, limit.Outcome{Who: "w", Failed: true, Probe: probe, RetryAfter: time.Hour}, backoff, 3, 0, now))
+	}
+	wanted := func() bool {
+		_, ans := limit.Take(s, limit.Rule{}, limit.Claim{Who: "v", Until: s.Shut.Until}, s.Shut.Until)
+		if !ans.Probe {
+			t.Fatalf("%+v, want a probe", ans)
+		}
+		return ans.Wanted
+	}
+	fail(false)
+	if wanted() {
+		t.Error("nobody wants it tried, and its probe is wanted")
+	}
+	for s.Shut.Asked == "" {
+		now = s.Shut.Until
+		if fail(true); s.Asks(backoff, now) {
+			s = limit.Asked(s, "esc_1")
+		}
+	}
+	if s = limit.TryNow(s, now); !wanted() {
+		t.Error("a person wants it tried, and its probe is not wanted")
+	}
+	for n := 1; ; n++ {
+		if fail(true); wanted() {
+			t.Fatal("it was tried, and its next probe is wanted")
+		}
+		if s.Asks(backoff, now) {
+			if n != 3 {
+				t.Errorf("asks again after %d answers, want 3", n)
+			}
+			break
+		}
+		now = s.Shut.Until
 	}
 }

@@ -300,7 +300,7 @@ func (r *replay) executedNothing(ctx context.Context) (bool, error) {
 	}
 	if r.run.Mutation == "" {
 		asked, err := r.cfg.Store.EscalationsOf(ctx, r.run.Chain, keep.MaxPage)
-		return slices.ContainsFunc(asked, lifecycle.SaysDone), err
+		return slices.ContainsFunc(asked, func(q keep.Escalation) bool { return q.Decision != nil && q.Decision.Action == keep.TreatAsDone }), err
 	}
 	m, err := r.cfg.Store.Mutation(ctx, r.run.Mutation)
 	if isNotFound(err) {
