@@ -196,7 +196,7 @@ func packaged(t *testing.T, format, binary string) string {
 	return file
 }
 
-// The package holds the command, a unit that systemd takes and that is well shut in, and
+// The package holds the command, units that systemd takes and that are well shut in, and
 // scripts that a shell can read.
 func TestPackages(t *testing.T) {
 	binary := release(t)
@@ -216,17 +216,25 @@ func TestPackages(t *testing.T) {
 		run(t, "sh", "-n", filepath.Join(control, script))
 	}
 	needs(t, "systemd-analyze")
-	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/keep.service"))
+	for _, name := range []string{"keep.service", "keep-proxy.service"} {
+		checkUnit(t, root, name)
+	}
+}
+
+// checkUnit has systemd read a unit of the package that was extracted to root.
+func checkUnit(t *testing.T, root, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := filepath.Join(t.TempDir(), "keep.service")
+	unit := filepath.Join(t.TempDir(), name)
 	here := strings.ReplaceAll(string(text), "/usr/bin/keep", filepath.Join(root, "usr/bin/keep"))
 	if err := os.WriteFile(unit, []byte(here), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if said := run(t, "systemd-analyze", "--recursive-errors=no", "--man=no", "verify", unit); strings.TrimSpace(said) != "" {
-		t.Errorf("systemd says of keep.service: %s", said)
+		t.Errorf("systemd says of %s: %s", name, said)
 	}
 	// From 0, shut in wholly, to 100. The sockets of a network alone are 3.
 	run(t, "systemd-analyze", "--offline=yes", "--threshold=20", "security", unit)
