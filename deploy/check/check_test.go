@@ -325,18 +325,21 @@ func TestManifests(t *testing.T) {
 	closed := func(whole map[string]any) {
 		// It says "string" of what may be a number, too.
 		whole["definitions"].(map[string]any)["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = map[string]any{"type": []any{"string", "integer"}}
+		budget := whole["definitions"].(map[string]any)["io.k8s.api.policy.v1beta1.PodDisruptionBudgetSpec"].(map[string]any)
+		budget["properties"].(map[string]any)["unhealthyPodEvictionPolicy"] = map[string]any{"enum": []any{"IfHealthyBudget", "AlwaysAllow"}}
 		for _, d := range whole["definitions"].(map[string]any) {
 			if d := d.(map[string]any); d["properties"] != nil && d["additionalProperties"] == nil {
 				d["additionalProperties"] = false
 			}
 		}
 	}
-	kinds := map[string]string{ // its definition of policy/v1 is missing, and the same as that before
+	kinds := map[string]string{ // its definition of policy/v1 is missing, and the same as that before but for the field above
 
 		"v1 ConfigMap": "io.k8s.api.core.v1.ConfigMap", "v1 Service": "io.k8s.api.core.v1.Service",
 		"apps/v1 Deployment": "io.k8s.api.apps.v1.Deployment", "policy/v1 PodDisruptionBudget": "io.k8s.api.policy.v1beta1.PodDisruptionBudget",
+		"v1 PersistentVolumeClaim": "io.k8s.api.core.v1.PersistentVolumeClaim", "batch/v1 CronJob": "io.k8s.api.batch.v1.CronJob",
 	}
-	docs := documents(t, "../kubernetes/keep.yaml")
+	docs := slices.Concat(documents(t, "../kubernetes/keep.yaml"), documents(t, "../kubernetes/backup.yaml"))
 	for _, doc := range docs {
 		o := doc.(map[string]any)
 		name := fmt.Sprint(o["apiVersion"], " ", o["kind"])
