@@ -196,7 +196,7 @@ func packaged(t *testing.T, format, binary string) string {
 	return file
 }
 
-// The package holds the command, a unit that systemd takes and that is well shut in, and
+// The package holds the command, units that systemd takes and that are well shut in, and
 // scripts that a shell can read.
 func TestPackages(t *testing.T) {
 	binary := release(t)
@@ -216,17 +216,25 @@ func TestPackages(t *testing.T) {
 		run(t, "sh", "-n", filepath.Join(control, script))
 	}
 	needs(t, "systemd-analyze")
-	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/keep.service"))
+	for _, name := range []string{"keep.service", "keep-proxy.service"} {
+		checkUnit(t, root, name)
+	}
+}
+
+// checkUnit has systemd read a unit of the package that was extracted to root.
+func checkUnit(t *testing.T, root, name string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	unit := filepath.Join(t.TempDir(), "keep.service")
+	unit := filepath.Join(t.TempDir(), name)
 	here := strings.ReplaceAll(string(text), "/usr/bin/keep", filepath.Join(root, "usr/bin/keep"))
 	if err := os.WriteFile(unit, []byte(here), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if said := run(t, "systemd-analyze", "--recursive-errors=no", "--man=no", "verify", unit); strings.TrimSpace(said) != "" {
-		t.Errorf("systemd says of keep.service: %s", said)
+		t.Errorf("systemd says of %s: %s", name, said)
 	}
 	// From 0, shut in wholly, to 100. The sockets of a network alone are 3.
 	run(t, "systemd-analyze", "--offline=yes", "--threshold=20", "security", unit)
@@ -317,18 +325,21 @@ func TestManifests(t *testing.T) {
 	closed := func(whole map[string]any) {
 		// It says "string" of what may be a number, too.
 		whole["definitions"].(map[string]any)["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = map[string]any{"type": []any{"string", "integer"}}
+		budget := whole["definitions"].(map[string]any)["io.k8s.api.policy.v1beta1.PodDisruptionBudgetSpec"].(map[string]any)
+		budget["properties"].(map[string]any)["unhealthyPodEvictionPolicy"] = map[string]any{"enum": []any{"IfHealthyBudget", "AlwaysAllow"}}
 		for _, d := range whole["definitions"].(map[string]any) {
 			if d := d.(map[string]any); d["properties"] != nil && d["additionalProperties"] == nil {
 				d["additionalProperties"] = false
 			}
 		}
 	}
-	kinds := map[string]string{ // its definition of policy/v1 is missing, and the same as that before
+	kinds := map[string]string{ // its definition of policy/v1 is missing, and the same as that before but for the field above
 
 		"v1 ConfigMap": "io.k8s.api.core.v1.ConfigMap", "v1 Service": "io.k8s.api.core.v1.Service",
 		"apps/v1 Deployment": "io.k8s.api.apps.v1.Deployment", "policy/v1 PodDisruptionBudget": "io.k8s.api.policy.v1beta1.PodDisruptionBudget",
+		"v1 PersistentVolumeClaim": "io.k8s.api.core.v1.PersistentVolumeClaim", "batch/v1 CronJob": "io.k8s.api.batch.v1.CronJob",
 	}
-	docs := documents(t, "../kubernetes/keep.yaml")
+	docs := slices.Concat(documents(t, "../kubernetes/keep.yaml"), documents(t, "../kubernetes/backup.yaml"))
 	for _, doc := range docs {
 		o := doc.(map[string]any)
 		name := fmt.Sprint(o["apiVersion"], " ", o["kind"])
