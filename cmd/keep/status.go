@@ -169,7 +169,7 @@ func (a *app) printPauses(s api.Status) {
 	})
 }
 
-// andMore names the first of workflows, and how many more there are.
+// andMore names the first of workflows, of which there is one at least, and how many more there are.
 func andMore(ws []keep.WorkflowName) string {
 	if more := len(ws) - 1; more > 0 {
 		return fmt.Sprintf("%s and %d more", ws[0], more)
@@ -224,11 +224,13 @@ func causeText(c api.Cause) string {
 	if c.Code != "" {
 		about += " (" + c.Code + ")"
 	}
-	in := andMore(c.Workflows)
-	if c.Count == 1 {
-		return fmt.Sprintf("%s in %s: keep inbox show %s", about, in, c.Example)
+	if len(c.Workflows) > 0 { // what is asked about a secret is of none
+		about += " in " + andMore(c.Workflows)
 	}
-	return fmt.Sprintf("%d × %s in %s: keep inbox, such as keep inbox show %s", c.Count, about, in, c.Example)
+	if c.Count == 1 {
+		return fmt.Sprintf("%s: keep inbox show %s", about, c.Example)
+	}
+	return fmt.Sprintf("%d × %s: keep inbox, such as keep inbox show %s", c.Count, about, c.Example)
 }
 
 // heading begins a part of the status. Parts that have nothing say so: an empty page would not tell

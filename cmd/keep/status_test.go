@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/sqlite"
 	"github.com/keep-run/keep/web"
@@ -86,6 +88,40 @@ func TestStatusAgrees(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("keep status does not say %q:\n%s", want, text)
 		}
+	}
+}
+
+// A question about a secret is of no workflow; it is shown like any other, and counts for --exit-code.
+func TestStatusOfNoWorkflow(t *testing.T) {
+	t.Parallel()
+	d := newServing(t)
+	db := sqlite.New(filepath.Join(d.dir, "keep.db"), sqlite.Config{})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	now := time.Now()
+	for _, id := range []keep.EscalationID{"esc_1", "esc_2"} {
+		q := keep.Escalation{ID: id, Kind: keep.AskPermission, Title: "secret:bank", Question: "Is it the same user?", CreatedAt: now}
+		if err := db.Commit(t.Context(), keep.Commit{At: now, Changes: []keep.Change{keep.OpenEscalation{Escalation: q}}}); err != nil {
+			t.Fatal(err)
+		}
+		want := "Needs you: 1\n  permission: keep inbox show esc_1\n"
+		if id == "esc_2" {
+			want = "Needs you: 2\n  2 × permission: keep inbox, such as keep inbox show esc_2\n"
+		}
+		if text := d.keep("status"); !strings.HasPrefix(text, want) {
+			t.Errorf("keep status says %q, want %q first", text, want)
+		}
+	}
+	if home := homePage(t, db); !strings.Contains(home, `<p class="sub">asked `) {
+		t.Errorf("the home page: %s", home)
+	}
+	cmd := exec.CommandContext(t.Context(), d.bin, "status", "--exit-code")
+	cmd.Dir, cmd.Env = d.dir, d.env
+	err := cmd.Run()
+	if e, ok := err.(*exec.ExitError); !ok || e.ExitCode() != exit.NeedsPerson {
+		t.Errorf("keep status --exit-code: %v, want exit code %d", err, exit.NeedsPerson)
 	}
 }
 

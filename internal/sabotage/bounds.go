@@ -2,6 +2,16 @@ package main
 
 // boundsBreaks are about what may be called, how often, and for how much.
 var boundsBreaks = []Break{
+	// health: a probe says whether the database answers, and costs that little.
+	{"ready-without-asking-postgres", "explained", "store/postgres/postgres.go",
+		`StoreID(ctx context.Context) (string, error) {`, `StoreID(ctx context.Context) (string, error) {
+	if db.id != "" {
+		return db.id, nil
+	}`, "./cmd/keep -run TestReadyAsksPostgres"},
+	{"each-probe-asks-the-database", "bounded", "cmd/keep/internal/daemon/answers.go",
+		`if c.out == nil && now.Sub(c.answered) < askEvery {`, `if false {`, "./cmd/keep/internal/daemon -run TestDatabaseCheck"},
+	{"scrape-waits-for-what-does-not-answer", "bounded", "cmd/keep/internal/metrics/metrics.go",
+		`giveUp(err) // what is read`, `_ = err // what is read`, "./cmd/keep/internal/metrics -run TestStoreThatDoesNotAnswer"},
 	// grants: nothing is sent that is not permitted.
 	{"grant-is-not-asked", "permitted", "engine/permit.go",
 		`if v.Allowed {`, `if true {`, "./engine -run TestNotGranted"},

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keep-run/keep"
@@ -63,7 +64,7 @@ type DB struct {
 
 	pool   *pgxpool.Pool
 	alerts *alerts // of a host
-	id     string  // StoreID
+	id     string  // what StoreID was at the start; it names the channel
 	schema int     // the last migration that this program has
 	walk   int     // rows that a search reads before it asks the index
 	over   atomic.Bool
@@ -157,12 +158,10 @@ func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	return nil
 }
 
-// StoreID returns the random name that the database got when it was made.
+// StoreID returns the random name that the database got when it was made. It asks the server each time: so a host
+// finds out whether that answers.
 func (db *DB) StoreID(ctx context.Context) (string, error) {
-	if db.id == "" {
-		return "", ErrClosed
-	}
-	return db.id, context.Cause(ctx)
+	return one(ctx, db, "meta", "id", pgx.RowTo[string], `SELECT value FROM meta WHERE name = 'id'`)
 }
 
 // LinkKey returns what links to questions are signed with; see store.Links.

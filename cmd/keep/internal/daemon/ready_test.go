@@ -29,10 +29,12 @@ func TestReadyNeedsCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := sessionOf(t, cfg, slog.New(slog.DiscardHandler))
+	check := checkOf(t.Context(), s)
+	t.Cleanup(check.wg.Wait)
 	want := func(status int, reason string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil), s)
+		ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil), s, check)
 		if w.Code != status {
 			t.Errorf("/readyz answers %d, want %d: %s", w.Code, status, w.Body)
 		}

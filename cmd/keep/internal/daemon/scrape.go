@@ -15,7 +15,7 @@ import (
 // watched adds what monitors ask to mux.
 func (s *Server) watched(mux *http.ServeMux, v *Session) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, v, s.check) })
 	mux.Handle("GET /metrics", s.metrics)
 }
 

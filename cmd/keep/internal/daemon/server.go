@@ -68,6 +68,7 @@ type Server struct {
 	backups  *Backups
 	plans    chan struct{} // places of plans that are made at once
 	metrics  http.Handler  // of the host
+	check    *databaseCheck
 	http     *http.Server
 	hub      *hub // of agents whose gateways share the database; nil: it is of no gateway
 	Socket   *http.Server
@@ -93,6 +94,11 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	if err := srv.listen(ctx, cfg.Server); err != nil {
 		return nil, err
 	}
+	// Requests outlive ctx: when that ends, Close gives them a moment. Streams would never end by themselves,
+	// so Close ends them first.
+	base, end := context.WithCancel(context.WithoutCancel(ctx))
+	srv.streams = end
+	srv.check = checkOf(base, s)
 	srv.store = credentials{s.DB, func(context.Context) { s.Host.Announce(credentialChange) }}
 	srv.metrics = srv.metricsOf(s, seen)
 	srv.receiver = hook.NewReceiver(hook.ReceiverConfig{Publisher: s.Host, Store: s.DB, Clock: e.now, Logger: e.Log})
@@ -101,10 +107,6 @@ func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector
 	if srv.api, err = srv.offer(s); err != nil {
 		return nil, err
 	}
-	// Requests outlive ctx: when that ends, Close gives them a moment. Streams would never end by themselves,
-	// so Close ends them first.
-	base, end := context.WithCancel(context.WithoutCancel(ctx))
-	srv.streams = end
 	if srv.listener != nil {
 		guard, err := access.New(access.Config{
 			Store: srv.store, Hosts: siteNames(cfg.Server), Secure: strings.HasPrefix(srv.base, "https:"), Links: s.links,
@@ -245,7 +247,7 @@ func (s *Server) metricsOf(v *Session, seen *metrics.Collector) http.Handler {
 	if db, ok := v.DB.(interface{ Grouped() (uint64, uint64) }); ok {
 		cfg.Grouped = db.Grouped
 	}
-	cfg.Refuses = func() bool { return v.Host.Refusal().Err != nil }
+	cfg.Refuses, cfg.Answers = func() bool { return v.Host.Refusal().Err != nil }, s.check.answers
 	cfg.NoProgram = func(ctx context.Context) (int, error) {
 		missing, err := executors(v.DB, v.Host.InGo).MissingOfAll(ctx, v.DB)
 		return len(missing), err
@@ -262,11 +264,9 @@ func (s *Server) metricsOf(v *Session, seen *metrics.Collector) http.Handler {
 const LinkPath = "/login-link"
 
 // ready answers whether the database can be read, and takes what the host writes.
-func ready(w http.ResponseWriter, r *http.Request, v *Session) {
-	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-	defer cancel()
-	if _, err := v.DB.StoreID(ctx); err != nil {
-		http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
+func ready(w http.ResponseWriter, r *http.Request, v *Session, check *databaseCheck) {
+	if err := check.answers(r.Context()); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	if v.Host.Refusal().Err != nil {
@@ -391,6 +391,9 @@ func (s *Server) Close() error {
 	}
 	if s.streams != nil {
 		s.streams()
+	}
+	if s.check != nil {
+		s.check.wg.Wait()
 	}
 	errs := []error{s.hub.Close()}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

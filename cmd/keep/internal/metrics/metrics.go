@@ -49,6 +49,10 @@ type Config struct {
 	// Refuses reports whether the store refused the last commit. If nil, it is not told.
 	Refuses func() bool
 
+	// Answers asks whether the store answers, and returns why not. If it does not, nothing is read of it, and it counts as
+	// refusing. If nil, all is tried.
+	Answers func(context.Context) error
+
 	// NoProgram counts the workflows written in Go that no host which is there can execute.
 	// If nil, it is not told.
 	NoProgram func(context.Context) (int, error)
@@ -79,7 +83,7 @@ var (
 	doubtAge    = describe("oldest_unknown_outcome_seconds", "Age of the oldest call whose outcome is not known; 0: there is none.")
 	commits     = describe("store_commits_total", "Commits that were written.")
 	groups      = describe("store_transactions_total", "Transactions that the commits shared: their quotient is the size of a batch.")
-	refuses     = describe("store_refuses", "1 if the store refused the last commit of this process: the disk is full, or the database is read-only or out of reach; else 0.")
+	refuses     = describe("store_refuses", "1 if the store refused the last commit of this process, or does not answer: the disk is full, or the database is read-only or out of reach; else 0.")
 	waiting     = describe("sandbox_waiting_phases", "Phases of scripts that wait for a processor.")
 	idle        = describe("sandbox_idle_instances", "Instances of the sandbox that are kept for the next phase.")
 	keysUnknown = describe("keys_unknown", "Idempotency keys whose outcome nobody knows, up to 10,000.")
@@ -193,14 +197,24 @@ func (h *Host) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // patience is how long one answer may read the store.
-const patience = 10 * time.Second
+const patience = 5 * time.Second
 
 // Collect reads the figures. One that cannot be read is left out and counted.
 //
-// One answer reads the store for patience at most: a scraper asks again, and hosts use the store meanwhile.
+// One answer reads the store for patience at most, half of what Prometheus waits for unless it is told otherwise: what this
+// process knows by itself must arrive. A scraper asks again, and hosts use the store meanwhile.
 func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	refused := h.cfg.Refuses != nil && h.cfg.Refuses()
+	if h.cfg.Answers != nil {
+		if err := h.cfg.Answers(ctx); err != nil {
+			refused = true
+			giveUp(err) // what is read now fails at once
+		}
+	}
 	s := h.cfg.Store
 	c := &collection{h: h, ctx: ctx, ch: ch}
 	byState(c, runs, h.countRuns, keep.RunFilter{}, keep.RunStatuses())
@@ -222,7 +236,7 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	}
 	if h.cfg.Refuses != nil {
 		v := 0.0
-		if h.cfg.Refuses() {
+		if refused {
 			v = 1
 		}
 		c.gauge(refuses, v)
@@ -264,6 +278,9 @@ func (c *collection) gauge(d *prometheus.Desc, v float64, labels ...string) {
 // unreadable counts a figure that is left out.
 func (c *collection) unreadable(what string, err error) {
 	c.failed++
+	if cause := context.Cause(c.ctx); cause != nil {
+		err = cause
+	}
 	c.h.log.WarnContext(c.ctx, "read a metric", "metric", what, "err", err)
 }
 

@@ -46,6 +46,21 @@ func want(t *testing.T, text string, lines ...string) {
 	}
 }
 
+// Of a store that does not answer nothing is read; what the process knows by itself is said all the same, and that the store refuses.
+func TestStoreThatDoesNotAnswer(t *testing.T) {
+	asked := 0
+	h := metrics.New(metrics.Config{
+		Store: memory.New(), Logger: slog.New(slog.DiscardHandler), Refuses: func() bool { return false }, Sandbox: func() (int, int) { return 2, 8 },
+		Answers:     func(context.Context) error { asked++; return errors.New("it does not answer") },
+		KeysUnknown: func(ctx context.Context) (int, error) { return 0, ctx.Err() },
+	})
+	text := scrape(t, h)
+	want(t, text, `keep_store_refuses 1`, `keep_sandbox_idle_instances 8`)
+	if strings.Contains(text, "\nkeep_runs{") || strings.Contains(text, "keep_metrics_unreadable 0") || asked != 1 {
+		t.Errorf("it was asked %d times, and then read:\n%s", asked, text)
+	}
+}
+
 func TestMetrics(t *testing.T) {
 	s := memory.New()
 	made := time.Now().Add(-time.Hour)
