@@ -29,6 +29,7 @@ type databaseCheck struct {
 	wg  sync.WaitGroup // of that question
 
 	mu       sync.Mutex    // protects the fields below
+	closed   bool          // nothing is asked any more
 	out      chan struct{} // closed when the question that is out is answered; nil: none is out
 	asked    time.Time     // when that, or else the last one, was asked
 	answered time.Time     // when the last answer came
@@ -47,6 +48,10 @@ func checkOf(ctx context.Context, v *Session) *databaseCheck {
 func (c *databaseCheck) answers(ctx context.Context) error {
 	c.mu.Lock()
 	now := time.Now()
+	if c.closed {
+		defer c.mu.Unlock()
+		return errNoAnswer
+	}
 	if c.out == nil && now.Sub(c.answered) < askEvery {
 		defer c.mu.Unlock()
 		return c.err
@@ -69,6 +74,14 @@ func (c *databaseCheck) answers(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// close waits for the question that is out, whose context has ended, and asks no other.
+func (c *databaseCheck) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.wg.Wait()
 }
 
 // question asks the database once.

@@ -393,7 +393,7 @@ func (s *Server) Close() error {
 		s.streams()
 	}
 	if s.check != nil {
-		s.check.wg.Wait()
+		s.check.close()
 	}
 	errs := []error{s.hub.Close()}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
