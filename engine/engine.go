@@ -234,7 +234,7 @@ func (e *Engine) HostID() keep.HostID { return e.cfg.Host.ID }
 // for, up to policy.Shutdown; what is still out after that stays in_flight and
 // is asked about at the next start. All goroutines have ended when Run returns;
 // a connector that ignores the end of its context is waited for.
-// With leases, Run then has given back those that it had. It ends by itself, with
+// With leases, Run gives each back as soon as nothing of its workflow is executed, and has given back all when it returns. It ends by itself, with
 // keep.ErrNewerDatabase, when a newer version has changed the database into one that
 // this one cannot work on, and with keep.ErrReplaced.
 func (e *Engine) Run(ctx context.Context) error {
@@ -246,12 +246,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
 	clear(e.actors) // those of an earlier Run have ended, and so have their calls
 	clear(e.overdue)
+	again := !e.started.IsZero()
 	e.started = e.Now()
 	e.leases = nil
 	if e.cfg.Leases != nil {
 		e.leases = lease.New(lease.Config{
 			Store: e.cfg.Leases, Host: e.cfg.Host, Only: e.cfg.Only, Rules: e.policy.Lease,
-			Clock: e.clock, Logger: e.log, Presence: e.cfg.Presence, Changed: e.lookAgain, Gates: e.reloadLimits,
+			Clock: e.clock, Logger: e.log, Presence: e.cfg.Presence, Again: again, Changed: e.lookAgain, Gates: e.reloadLimits,
 		})
 	}
 	leases := e.leases
@@ -299,6 +300,9 @@ func (e *Engine) Sync(ctx context.Context) error {
 func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.CancelCauseFunc) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	if leases != nil {
+		defer leases.Drain() // no actor begins from here on
+	}
 	e.mu.Lock()
 	e.spawn = func(f func(context.Context)) context.CancelFunc {
 		own, cancel := context.WithCancel(ctx)

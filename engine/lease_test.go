@@ -650,6 +650,121 @@ func TestDrainedHostGivesBack(t *testing.T) {
 	})
 }
 
+// A host that is told to stop gives each workflow back as soon as nothing of it is executed, while it waits for a call of another
+// one; it says that it drains, takes nothing, and keeps what the call is of until that has ended.
+func TestStoppingHostGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 4)
+		out, release := make(chan struct{}), make(chan struct{})
+		first := sync.OnceFunc(func() {
+			close(out)
+			<-release
+		})
+		c.service.onCallContext = func(context.Context) error {
+			select {
+			case <-out:
+			default:
+				first()
+			}
+			return nil
+		}
+		a := c.start(0)
+		pass(2 * time.Second)
+		c.def.Name = "w02"
+		c.publish("in", "slow")
+		<-out
+		b := c.start(0)
+		pass(3 * time.Second)
+		slow := func() (l keep.Lease) {
+			leases, err := c.shared.Leases(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l = range leases {
+				if l.Workflow == "w02" {
+					break
+				}
+			}
+			return l
+		}
+		before := slow()
+		stopped := make(chan struct{})
+		go func() { a.stop(); close(stopped) }()
+		pass(2 * time.Second)
+		hosts, err := c.shared.Hosts(t.Context())
+		if err != nil || len(hosts) != 2 || !hosts[0].Draining {
+			t.Errorf("Hosts = %+v, %v, want two, the first draining", hosts, err)
+		}
+		if got := c.held(b); !slices.Equal(got, []keep.WorkflowName{"w00", "w01", "w03"}) {
+			t.Errorf("while a call of w02 is out, the other host has %v, want all but that", got)
+		}
+		for _, name := range []keep.WorkflowName{"w00", "w01", "w03"} {
+			c.def.Name = name
+			c.publish("in", "e "+string(name))
+		}
+		pass(time.Second)
+		c.effects(3)
+		if now := slow(); now != before {
+			t.Errorf("the lease of the workflow whose call is out is %+v, was %+v", now, before)
+		}
+		if err := c.shared.Drain(t.Context(), a.name(), false); err != nil { // a person meant what does not stop
+			t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		if got := c.held(a); !slices.Equal(got, []keep.WorkflowName{"w02"}) {
+			t.Errorf("the host that stops took workflows: it has %v, want w02", got)
+		}
+		close(release)
+		<-stopped
+		pass(2 * time.Second)
+		if got := c.held(b); len(got) != 4 {
+			t.Errorf("after the call the other host has %v, want all four", got)
+		}
+		c.effects(4)
+		b.stop()
+		c.check()
+	})
+}
+
+// An engine that stopped while the database was away has left a row that drains; when it runs again, it takes its workflows.
+func TestRunsAgainAfterItDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 2)
+		release := make(chan struct{})
+		c.service.onCallContext = func(context.Context) error { <-release; return nil }
+		a := c.start(0)
+		pass(2 * time.Second)
+		c.def.Name = "w01"
+		c.publish("in", "slow")
+		pass(time.Second)
+		stopped := make(chan struct{})
+		go func() { a.stop(); close(stopped) }()
+		pass(2 * time.Second)
+		a.setCut(true)
+		close(release)
+		<-stopped
+		if hosts, err := c.shared.Hosts(t.Context()); err != nil || len(hosts) != 1 || !hosts[0].Draining {
+			t.Fatalf("Hosts = %+v, %v, want one that drains", hosts, err)
+		}
+		a.setCut(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		ran := make(chan error)
+		go func() { ran <- a.eng.Run(ctx) }()
+		pass(5 * time.Second)
+		if got := c.held(a); len(got) != 2 {
+			t.Errorf("it has %v, want both workflows", got)
+		}
+		c.give("e")
+		pass(2 * time.Second)
+		c.effects(3)
+		cancel()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		c.check()
+	})
+}
+
 // After the database was away all leases have expired, and everybody comes back
 // at once: nobody takes what another one still wants.
 func TestDatabaseComesBack(t *testing.T) {

@@ -19,7 +19,8 @@
 //	           The answer, a keep.LeaseStatus, also names the workflows to which
 //	           others committed: their workers reload.
 //	release    What it has beyond its share it releases: their workers yield after the
-//	           step that they are at. A host that drains releases everything.
+//	           step that they are at. A host that drains releases everything; one that stops
+//	           drains (Drain), and releases each workflow as soon as it has no worker.
 //	expire     If the row cannot be renewed, all workers are stopped a margin before
 //	           the leases end: calls in flight are cancelled, nothing new begins. It
 //	           keeps trying. When the database answers again it reconciles: those

@@ -45,6 +45,9 @@ type Config struct {
 	// are waited for.
 	Presence Presence
 
+	// Again says that the host had another Manager before, which may have left a row that drains.
+	Again bool
+
 	// Gates is called when another gate may be stored, and again by the next poll if it
 	// fails. It may take as long as a read.
 	Gates func(context.Context) error
@@ -95,6 +98,7 @@ type Manager struct {
 	failing     bool                 // the last poll failed, and that was logged
 	strangers   map[keep.HostID]bool // have ended, and are of another database
 	gates       int64                // see keep.LeaseStatus
+	drained     bool                 // the row may say that the host drains since it stops
 
 	mu             sync.Mutex // protects the fields below
 	held           map[keep.WorkflowName]keep.Lease
@@ -104,6 +108,7 @@ type Manager struct {
 	unsure         bool          // held may be wrong
 	settled        bool          // there is nothing that this host could still claim
 	wantsHeartbeat bool          // a call waits for one
+	stopping       bool          // see Drain
 	renewed        chan struct{} // closed at the next heartbeat that succeeds
 	guard          *time.Timer   // stops all workers before the leases end
 }
@@ -124,6 +129,7 @@ func New(cfg Config) *Manager {
 		workers: make(map[keep.WorkflowName]*binding),
 	}
 	m.host.Partial = cfg.Only != nil
+	m.drained = cfg.Again
 	m.strangers = make(map[keep.HostID]bool)
 	return m
 }
@@ -264,12 +270,50 @@ func (m *Manager) turn(ctx context.Context) error {
 	if err := m.reconcile(ctx, status); err != nil {
 		return err
 	}
+	if err := m.drain(ctx, &status); err != nil {
+		return err
+	}
 	m.standing.Partial = m.host.Partial
 	claim, give := m.rules.Balance(status, m.standing)
 	if err := m.yield(ctx, give, status); err != nil {
 		return err
 	}
 	return m.claim(ctx, claim, status)
+}
+
+// Drain says that the host stops: no worker begins any more, and those that there are end by themselves. Until Run
+// ends, each workflow is released as soon as it has no worker, so that it does not wait for the calls of others.
+func (m *Manager) Drain() {
+	m.mu.Lock()
+	m.stopping = true
+	m.mu.Unlock()
+	m.Kick()
+}
+
+// drain makes a host that stops one that drains, and plans to release what has no worker.
+//
+// It comes after the heartbeat: a row that is not written does not keep the leases of calls that are out from being
+// renewed. Whatever the row says, this host claims nothing more.
+func (m *Manager) drain(ctx context.Context, status *keep.LeaseStatus) error {
+	m.mu.Lock()
+	stopping := m.stopping
+	for name := range m.held {
+		if stopping && m.workers[name] == nil {
+			m.releasing[name] = true
+		}
+	}
+	if stopping && len(m.releasing) > 0 {
+		m.Kick()
+	}
+	m.mu.Unlock()
+	if m.drained != stopping {
+		if err := m.store.Drain(ctx, m.host.ID, stopping); err != nil {
+			return err
+		}
+		m.drained, status.Draining = stopping, stopping
+	}
+	status.Draining = status.Draining || stopping
+	return nil
 }
 
 // ask sends a heartbeat if that is due, and polls otherwise.

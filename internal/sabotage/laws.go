@@ -380,6 +380,12 @@ var lawsBreaks = []Break{
 		w.Stop()
 	}
 `, ``, "./engine -run TestLateHostStops"},
+	{"stopping-host-takes-back", "nothing-lost", "engine/lease/manager.go",
+		`status.Draining = status.Draining || stopping`, `_ = status`, "./engine -run TestStoppingHostGivesBack"},
+	{"stopping-host-does-not-say-so", "explained", "engine/lease/manager.go",
+		`if m.drained != stopping {`, `if false {`, "./engine -run TestStoppingHostGivesBack"},
+	{"stopping-host-gives-what-it-is-at", "one-at-a-time", "engine/lease/manager.go",
+		`if stopping && m.workers[name] == nil {`, `if stopping {`, "./engine -run TestStoppingHostGivesBack"},
 	{"late-call-is-made", "once", "engine/call.go",
 		`if limit <= 0 {`, `if false {`, "./engine -run TestLateCallIsNotMade"},
 	{"newcomer-takes-all", "one-at-a-time", "law/policy/lease.go",
