@@ -46,7 +46,8 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(db.url)
 	if err != nil {
 		// The error of a URL quotes it, with the password.
-		return nil, errors.New("the URL cannot be read: want postgres://user:password@host:port/database?sslmode=verify-full")
+		return nil, errors.New("the URL cannot be read: want postgres://user:password@host:port/database?sslmode=verify-full, " +
+			"with a user and a password that are percent-encoded (/ is %2F, @ is %40), also where ${secret:NAME} stands for one: its value is put in as it is")
 	}
 	if u, err := url.Parse(db.url); db.cfg.Conns > 0 {
 		cfg.MaxConns = int32(db.cfg.Conns)

@@ -151,3 +151,12 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A password with a character of URLs makes a URL that cannot be read; the error says what to do, and no password.
+func TestPasswordThatIsNotEncoded(t *testing.T) {
+	db := postgres.New("postgres://keep:pa/ss@127.0.0.1:5432/keep", postgres.Config{})
+	err := db.Open(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "percent-encoded") || strings.Contains(err.Error(), "pa/ss") {
+		t.Errorf("Open = %v, want that a password is percent-encoded, and no password", err)
+	}
+}
