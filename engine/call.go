@@ -324,6 +324,7 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 			Message: "the time for the call was over before it was recorded; nothing was sent"}
 		return ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f}, nil
 	}
+	late := x.mut.CallDeadline.Sub(x.mut.UpdatedAt) - limit // since it was recorded
 	if t.spec.Level == keep.LevelKey {
 		x.e.ages.meet(x.mut, x.e.Now())
 	}
@@ -346,10 +347,12 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 		fact.Evidence = ledger.Happened
 	case f.Class != keep.ClassUnknown:
 		fact.Evidence, fact.Detail = ledger.Absent, f.Message
-	case t.canReconcile():
-		fact.Evidence, fact.Detail = ledger.Unsure, f.Message
 	default:
 		fact.Evidence, fact.Detail = ledger.CannotAsk, f.Message
+		if t.canReconcile() {
+			fact.Evidence = ledger.Unsure
+		}
+		x.mut = ledger.ExtendDeadline(x.mut, x.mut.CallDeadline.Add(late)) // what is sent late may take effect as late
 	}
 	return fact, nil
 }

@@ -421,50 +421,57 @@ func TestCallsEndBeforeTheLease(t *testing.T) {
 	})
 }
 
-// A call that its lease cuts short may take effect for as long as its tool allows: until then, and as long as effects
-// take to show, its absence proves nothing.
+// A call that is given up before its tool's timeout, because its lease ends or its record took long to be durable, may take
+// effect all the same until the service has had that time: until then, and as long as effects take to show, its absence proves nothing.
 func TestCutCallIsStillOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, 1)
-		c.policy.Lease.TTL = 8 * time.Second // and the tool would wait for 10 s
-		a := c.node()
-		var mu sync.Mutex
-		var token string
-		a.onCommit = func(k keep.Commit) {
+	for name, how := range map[string]struct{ ttl, commit time.Duration }{"lease": {8 * time.Second, 0}, "slow commit": {time.Minute, 5 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { cutCall(t, how.ttl, how.commit) })
+		})
+	}
+}
+
+func cutCall(t *testing.T, ttl, commit time.Duration) {
+	c := newCluster(t, 1)
+	c.policy.Lease.TTL = ttl // the tool waits for 10 s
+	a := c.node()
+	var mu sync.Mutex
+	var token string
+	a.onCommit = func(k keep.Commit) {
+		for _, change := range k.Changes {
+			if m, ok := change.(keep.PutMutation); ok && m.Mutation.State == keep.InFlight {
+				time.Sleep(commit)
+				mu.Lock()
+				token = m.Mutation.Token
+				mu.Unlock()
+			}
+		}
+	}
+	var calls atomic.Int32
+	c.service.onCallContext = func(ctx context.Context) error {
+		if calls.Add(1) > 1 {
+			return nil
+		}
+		time.AfterFunc(9500*time.Millisecond, func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for _, change := range k.Changes {
-				if m, ok := change.(keep.PutMutation); ok {
-					token = m.Mutation.Token
-				}
-			}
-		}
-		var calls atomic.Int32
-		c.service.onCallContext = func(ctx context.Context) error {
-			if calls.Add(1) > 1 {
-				return nil
-			}
-			time.AfterFunc(9500*time.Millisecond, func() {
-				mu.Lock()
-				defer mu.Unlock()
-				c.service.mu.Lock()
-				defer c.service.mu.Unlock()
-				c.service.perform(token)
-			})
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		a.run(0, nil)
-		pass(2 * time.Second)
-		c.give("e")
-		pass(2 * time.Minute)
-		c.effects(1)
-		if m := c.mutation(); m.State != keep.Applied || calls.Load() != 1 {
-			t.Errorf("mutation = %s after %d calls, want it applied after one", m.State, calls.Load())
-		}
-		a.stop()
-		c.check()
-	})
+			c.service.mu.Lock()
+			defer c.service.mu.Unlock()
+			c.service.perform(token)
+		})
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	a.run(0, nil)
+	pass(2 * time.Second)
+	c.give("e")
+	pass(2 * time.Minute)
+	c.effects(1)
+	if m := c.mutation(); m.State != keep.Applied || calls.Load() != 1 {
+		t.Errorf("mutation = %s after %d calls, want it applied after one", m.State, calls.Load())
+	}
+	a.stop()
+	c.check()
 }
 
 // A host stops for a long time before a commit, and continues: what it then tries

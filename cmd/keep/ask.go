@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/client"
@@ -43,8 +44,8 @@ func (a *app) decide(ctx context.Context, f func(c *api.Client) error) error {
 // ask continues after a mistake in keep.toml if that still says where the database is: who looks
 // for what is wrong must not first repair a connection.
 func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) error) error {
-	cfg, err := a.LoadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") {
+	cfg, err := a.configOfDB()
+	if err != nil {
 		// What the host runs with is of before, and a pause cannot wait for a comma. Another owner's file is refused all the same.
 		if _, untrusted := errors.AsType[*trust.Error](err); !untrusted && !a.JSON {
 			fmt.Fprintln(a.Err, "With --db FILE this command reaches the database, and the host that runs, whatever keep.toml says.")
@@ -52,6 +53,19 @@ func (a *app) ask(ctx context.Context, r database.Role, f func(c *api.Client) er
 		return err
 	}
 	return a.client().Call(ctx, cfg, a.opening(r), f)
+}
+
+// configOfDB returns keep.toml for who opens its database: mistakes are passed over if it still says where that is. Its name may
+// have a secret that is missing here.
+func (a *app) configOfDB() (*config.Config, error) {
+	cfg, err := a.LoadConfig(".")
+	switch {
+	case cfg != nil && cfg.DB != "":
+		return cfg, nil
+	case err == nil:
+		err = &config.Error{Problems: slices.DeleteFunc(slices.Clone(cfg.Missing), func(p config.Problem) bool { return p.Path != "db" })}
+	}
+	return cfg, err
 }
 
 // opening opens the database in a role, to look at it and to record what a person
@@ -91,8 +105,8 @@ func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB
 // concerns the database as a whole: it must not depend on a daemon, or there is
 // nothing to ask one for.
 func (a *app) withStore(ctx context.Context, r database.Role, f func(cfg *config.Config, db database.DB) error) (err error) {
-	cfg, err := a.LoadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") {
+	cfg, err := a.configOfDB()
+	if err != nil {
 		return err
 	}
 	db, err := database.Open(ctx, cfg, r)

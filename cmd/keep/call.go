@@ -53,8 +53,8 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 	if !strings.HasPrefix(path, "/") {
 		return exit.Misusef("PATH is %q, want one that begins with a slash, such as /runs", terminal.Clean(path))
 	}
-	cfg, err := a.LoadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") {
+	cfg, err := a.configOfDB()
+	if err != nil {
 		return err
 	}
 	// A path is taken with and without the prefix, as documents write it.

@@ -81,8 +81,8 @@ type restoredWorkflow struct {
 // then the records are checked and the workflows paused; then the accounts are set to be tried
 // once. Each step may be repeated.
 func (a *app) restored(ctx context.Context, anyway bool) error {
-	cfg, err := a.LoadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") {
+	cfg, err := a.configOfDB()
+	if err != nil {
 		return err
 	}
 	place, err := placeOf(cfg.DB)

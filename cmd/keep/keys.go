@@ -57,8 +57,8 @@ or KEEP_PROXY_ADMIN_TOKEN.`
 // withKeys calls f with the keys that the command is about: those of a proxy, or of a database. With
 // --admin nothing of keep.toml is needed, so that a mistake in it does not matter.
 func (a *app) withKeys(ctx context.Context, r database.Role, f func(keyring) error) error {
-	cfg, err := a.LoadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") && a.admin == "" {
+	cfg, err := a.configOfDB()
+	if err != nil && a.admin == "" {
 		return err
 	}
 	admin, err := a.adminOf(ctx, cfg)
@@ -353,8 +353,8 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 			if a.admin != "" {
 				return exit.Misusef("the admin API takes no rows: name the database with --db")
 			}
-			cfg, err := a.LoadConfig(".")
-			if err != nil && (cfg == nil || cfg.DB == "") {
+			cfg, err := a.configOfDB()
+			if err != nil {
 				return err
 			}
 			return a.withKeyStore(cmd.Context(), cfg, database.ToDeploy, func(store idempotency.Store) error {

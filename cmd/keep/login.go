@@ -50,8 +50,8 @@ For others make tokens: keep token add NAME --role viewer.`,
 // any that was free. Without one it makes a link to where the configuration says, which works
 // once a host serves there.
 func (a *app) loginLink(ctx context.Context) (link string, err error) {
-	cfg, err := a.LoadConfig(".")
-	if err != nil && (cfg == nil || cfg.DB == "") {
+	cfg, err := a.configOfDB()
+	if err != nil {
 		return "", err
 	}
 	res, err := client.CallDaemon(ctx, cfg, http.MethodPost, daemon.LinkPath, nil, "")

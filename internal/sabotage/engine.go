@@ -4,6 +4,8 @@ package main
 var engineBreaks = []Break{
 	{"cut-call-is-over", "once", "engine/call.go",
 		`c.SettleAfter += t.spec.Timeout - limit`, `c.SettleAfter += 0`, "./engine -run TestCutCallIsStillOut"},
+	{"late-call-is-over", "once", "engine/call.go",
+		`x.mut = ledger.ExtendDeadline(x.mut, x.mut.CallDeadline.Add(late))`, `_ = late`, "./engine -run TestCutCallIsStillOut"},
 	{"waits-for-each-nanosecond", "bounded", "engine/actor.go",
 		`(step.At.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)`, `step.At.Sub(now)`, "./engine -run TestWaitsForTheMillisecond"},
 	{"short-leases-by-a-new-file", "explained", "host/host.go",

@@ -220,7 +220,7 @@ func named(err error, path string) error {
 	}
 	switch e.Code() & 0xff {
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w; what is recorded is safe; make space where %s is, and a host continues by itself (%w)", keep.ErrDiskFull, path, err)
+		return fmt.Errorf("%w; what is recorded is safe; make space where %s is: a host then continues by itself, any other command is given again (%w)", keep.ErrDiskFull, path, err)
 	case sqlite3.SQLITE_CORRUPT:
 		return fmt.Errorf("%s is damaged; keep a copy of it, and restore a backup as keep db restored --help says (%w)", path, err)
 	}
