@@ -102,11 +102,10 @@ func newAgent(t *testing.T, url, agent string) *httpAgent {
 	return &httpAgent{t, url, agent, "", &http.Client{Transport: transport}}
 }
 
-// send sends a message; header changes its headers. The reply is empty if no whole answer came.
-func (a *httpAgent) send(method, params string, header func(*http.Request)) (reply, *http.Response) {
+// request returns a request of the agent, in its session if it has one; header changes its headers.
+func (a *httpAgent) request(method, body string, header func(*http.Request)) *http.Request {
 	a.t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
-	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodPost, a.url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(a.t.Context(), method, a.url, strings.NewReader(body))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -118,7 +117,14 @@ func (a *httpAgent) send(method, params string, header func(*http.Request)) (rep
 	if header != nil {
 		header(req)
 	}
-	resp, err := a.client.Do(req)
+	return req
+}
+
+// send sends a message; header changes its headers. The reply is empty if no whole answer came.
+func (a *httpAgent) send(method, params string, header func(*http.Request)) (reply, *http.Response) {
+	a.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params)
+	resp, err := a.client.Do(a.request(http.MethodPost, body, header))
 	if err != nil {
 		return reply{}, nil
 	}

@@ -37,13 +37,7 @@ func (v *vault) about(uri string) (asked []string) {
 // close ends the session of an agent.
 func (a *httpAgent) close() {
 	a.t.Helper()
-	req, err := http.NewRequestWithContext(a.t.Context(), http.MethodDelete, a.url, nil)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+agentTokens[a.agent])
-	req.Header.Set("Mcp-Session-Id", a.session)
-	resp, err := a.client.Do(req)
+	resp, err := a.client.Do(a.request(http.MethodDelete, "", nil))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -60,19 +54,8 @@ func (a *httpAgent) stream(body string, header func(*http.Request)) (next func()
 	if body != "" {
 		method = http.MethodPost
 	}
-	req, err := http.NewRequestWithContext(a.t.Context(), method, a.url, strings.NewReader(body))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
+	req := a.request(method, body, header)
 	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("Authorization", "Bearer "+agentTokens[a.agent])
-	if a.session != "" {
-		req.Header.Set("Mcp-Session-Id", a.session)
-	}
-	if header != nil {
-		header(req)
-	}
 	resp, err := a.client.Do(req)
 	if err != nil {
 		a.t.Fatal(err)

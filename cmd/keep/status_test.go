@@ -23,17 +23,24 @@ import (
 	"github.com/keep-run/keep/web"
 )
 
+// opened opens the database beside the host.
+func (d *serving) opened() *sqlite.DB {
+	d.t.Helper()
+	db := sqlite.New(filepath.Join(d.dir, "keep.db"), sqlite.Config{})
+	if err := db.Open(d.t.Context()); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { db.Close() })
+	return db
+}
+
 // The command, the API and the home page say the same about what is late, what fails
 // and what needs a person; a handler that the version in force does not have is late
 // nowhere, and neither is a paused workflow.
 func TestStatusAgrees(t *testing.T) {
 	t.Parallel()
 	d := newServing(t)
-	db := sqlite.New(filepath.Join(d.dir, "keep.db"), sqlite.Config{})
-	if err := db.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := d.opened()
 	now := time.Now()
 	due := now.Add(-time.Hour).Truncate(time.Millisecond)
 	commit := func(w keep.WorkflowName, changes ...keep.Change) {
@@ -95,11 +102,7 @@ func TestStatusAgrees(t *testing.T) {
 func TestStatusOfNoWorkflow(t *testing.T) {
 	t.Parallel()
 	d := newServing(t)
-	db := sqlite.New(filepath.Join(d.dir, "keep.db"), sqlite.Config{})
-	if err := db.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := d.opened()
 	now := time.Now()
 	for _, id := range []keep.EscalationID{"esc_1", "esc_2"} {
 		q := keep.Escalation{ID: id, Kind: keep.AskPermission, Title: "secret:bank", Question: "Is it the same user?", CreatedAt: now}

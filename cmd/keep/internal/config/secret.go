@@ -159,6 +159,9 @@ func (b *binder) unresolved(n *node, path string, err error) {
 		return
 	}
 	if e, ok := errors.AsType[*MissingError](err); ok {
+		if path == "db" { // what the database has cannot say where it is
+			e.Places = slices.DeleteFunc(e.Places, func(place string) bool { return strings.HasPrefix(place, "the database:") })
+		}
 		p.Fix = e.fix()
 	} else {
 		p.Unusable = true
