@@ -197,7 +197,7 @@ func (s *Server) ask(ctx context.Context, c *connection, method, uri string) {
 		err = ans.Error
 	}
 	if err != nil && ctx.Err() == nil {
-		s.cfg.Logger.Warn("an MCP server does not do what it is asked about a resource", "server", s.cfg.Name, "method", method, "err", s.hidden(err))
+		s.cfg.Logger.Warn("a request about a subscription failed at an MCP server", "server", s.cfg.Name, "method", method, "err", s.hidden(err))
 	}
 }
 
