@@ -206,32 +206,38 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 		c.refused = true
 		return there, false
 	}
-	if err != nil {
-		// It may be stored all the same; then the key must not be left behind. In a database that
-		// was replaced it is stored where nobody will look, unless it is put back.
-		now, readErr := c.read(ctx)
-		mine := readErr == nil && now.Fence == next.Fence
-		if mine && errors.Is(err, keep.ErrReplaced) {
-			c.putBack(ctx, now)
-		}
-		if !mine || errors.Is(err, keep.ErrReplaced) {
-			c.storeDown(err)
-			return there, true
-		}
+	if err != nil && !c.tookIt(next) {
+		c.storeDown(err)
+		return there, true
 	}
 	next.Rev++
 	next.Former = key.ID{} // from now on it is this record that stands for the request
 	c.rec = next
-	c.execute()
+	switch {
+	case errors.Is(err, keep.ErrReplaced):
+	case time.Since(since) >= c.g.cfg.StoreTimeout, !time.Now().Before(next.LeaseUntil):
+		err = errTakenLate
+	default:
+		c.execute()
+		return there, true
+	}
+	_ = c.settle(key.Fact{Evidence: key.Nothing, By: "owner"}) // if it is lost, the end of the lease makes it unknown
+	c.unavailable(err)
 	return there, true
 }
 
-// putBack frees a key that was taken for a request which is not executed after all.
-func (c *exchange) putBack(ctx context.Context, rec key.Record) {
-	if free, err := key.Apply(rec, key.Fact{Evidence: key.Nothing, Fence: rec.Fence, By: "owner"}, time.Now()); err == nil {
-		_ = c.write(ctx, free) // if it is lost as well, the end of the lease makes it unknown
-	}
+// tookIt reports whether a key that could not be taken is taken all the same: then it must not be left behind. In a
+// database that was replaced it is stored where nobody will look, unless it is put back.
+func (c *exchange) tookIt(next key.Record) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout)
+	defer cancel()
+	now, err := c.read(ctx)
+	return err == nil && now.Fence == next.Fence
 }
+
+// errTakenLate says that a process, or its store, stood still between taking a key and executing the
+// request: others may have found meanwhile that it did not happen.
+var errTakenLate = errors.New("the key was taken too long ago for the request to be executed")
 
 // learn records what was found out about rec by others than its owner.
 func (c *exchange) learn(rec key.Record, e key.Fact) error {

@@ -157,8 +157,14 @@ type Rule struct {
 	// nobody can be asked.
 	Probe Probe
 
-	// SettleAfter is how long after the doubt began a probe's "it did not
-	// happen" is believed: before that the request may still be on its way. If
+	// EffectTimeout is how long what the handler began elsewhere may continue without it, from
+	// when the handler began: for one that asks a service, how long that service may take. The
+	// handler may die at once and the service work on, so until then a probe's "it did not happen"
+	// is not believed. If zero, all that a handler does ends with it.
+	EffectTimeout time.Duration
+
+	// SettleAfter is how long after the doubt began, and after EffectTimeout, a probe's
+	// "it did not happen" is believed: before that the request may still be on its way. If
 	// zero, 5 seconds.
 	SettleAfter time.Duration
 

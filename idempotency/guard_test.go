@@ -51,6 +51,8 @@ func TestGuard(t *testing.T) {
 		"retry_after_crash":    guardRetryAfterCrash,
 		"atomic_crash":         guardAtomicCrash,
 		"probe":                guardProbe,
+		"effect_elsewhere":     guardProbeOfAnEffectElsewhere,
+		"taken_late":           guardTakenLate,
 		"panic":                guardPanic,
 		"release_and_doubt":    guardReleaseAndDoubt,
 		"store_down":           guardStoreDown,

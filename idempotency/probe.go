@@ -110,11 +110,19 @@ func (c *exchange) probe(rec key.Record) probed {
 	e := key.Fact{Evidence: key.Absent, By: "probe"}
 	if f.Happened {
 		e.Evidence, e.Answer = key.Happened, f.answer()
-	} else if asked.Before(rec.SettlesAt(c.rt.SettleAfter)) {
+	} else if asked.Before(rec.SettlesAt(c.effectTimeout(), c.rt.SettleAfter)) {
 		return tooEarly
 	}
 	_ = c.learn(rec, e) // a stale write is no error: the next read finds what is there
 	return found
+}
+
+// effectTimeout returns by when after the key was taken what the handler set going has ended.
+func (c *exchange) effectTimeout() time.Duration {
+	if c.rt.EffectTimeout == 0 {
+		return 0
+	}
+	return c.g.cfg.StoreTimeout + c.rt.EffectTimeout // a handler begins no later than that: see begin
 }
 
 // answer returns the finding as a record keeps it.

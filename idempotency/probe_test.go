@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
 )
 
 func guardProbe(t *testing.T) {
@@ -53,6 +54,65 @@ func guardProbe(t *testing.T) {
 		}
 		w.ran(3)
 	})
+}
+
+// What a handler set going elsewhere may have its effect long after the process died.
+func guardProbeOfAnEffectElsewhere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{EffectTimeout: time.Hour, SettleAfter: time.Minute, Probe: func(context.Context, idempotency.Question) (idempotency.Finding, error) {
+			return idempotency.Finding{}, nil
+		}}), mortal)
+		begun := time.Now()
+		crash(t, w, "k")
+		for _, at := range []time.Duration{idempotency.DefaultLease, time.Hour, time.Hour + time.Minute + 9*time.Second} { // it may have begun 10 s late
+			time.Sleep(time.Until(begun.Add(at)))
+			w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		}
+		w.ran(1)
+		time.Sleep(time.Second)
+		if got := w.do(with("k")); got.Code != 200 {
+			t.Errorf("answer = %d %q", got.Code, got.Body)
+		}
+		w.ran(2)
+	})
+}
+
+// A request whose key was taken long ago is not executed: others may have found that it did not happen.
+func guardTakenLate(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]func(*world, *time.Duration){
+		"slow":          func(_ *world, late *time.Duration) { *late = 11 * time.Second },
+		"lease is over": func(_ *world, late *time.Duration) { *late = idempotency.DefaultLease },
+		"forgotten":     func(w *world, late *time.Duration) { *late = 11 * time.Second; w.store.forget.Store(true) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var late time.Duration
+			w := newWorldOn(t, func(f *flaky) idempotency.Store { return slow{f, &late} }, idempotency.Config{}, nil)
+			how(w, &late)
+			w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+			w.ran(0)
+			late = 0
+			w.store.forget.Store(false)
+			if got := w.do(with("k")); got.Code != 201 {
+				t.Errorf("%s: then the answer is %d %q", name, got.Code, got.Body)
+			}
+			w.ran(1)
+		})
+	}
+}
+
+// A slow store takes its time to say that it wrote.
+type slow struct {
+	*flaky
+	late *time.Duration
+}
+
+func (s slow) Write(ctx context.Context, r key.Record) error {
+	err := s.flaky.Write(ctx, r)
+	time.Sleep(*s.late)
+	*s.late = 0
+	return err
 }
 
 func TestProbeURL(t *testing.T) {

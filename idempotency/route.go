@@ -49,7 +49,7 @@ func compile(r Rule) (rt *route, err error) {
 	switch {
 	case rt.TTL < MinTTL && !r.AllowShortTTL:
 		return rt, fmt.Errorf("ttl %s is under 24h: set AllowShortTTL if you mean it", rt.TTL)
-	case rt.TTL < 0, rt.Wait < 0, rt.SettleAfter < 0, rt.BodyLimit < 0, rt.ResponseLimit < 0:
+	case rt.TTL < 0, rt.Wait < 0, rt.EffectTimeout < 0, rt.SettleAfter < 0, rt.BodyLimit < 0, rt.ResponseLimit < 0:
 		return rt, errors.New("a duration or size is negative")
 	case rt.Policy != key.AtMostOnce && rt.Policy != key.Retry5xx:
 		return rt, fmt.Errorf("unknown policy %q", rt.Policy)

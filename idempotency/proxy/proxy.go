@@ -58,6 +58,7 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("proxy: %w", err))
 		}
+		rule.EffectTimeout = connectTimeout + time.Duration(cfg.UpstreamTimeout)
 		rules, identity = append(rules, rule), append(identity, reads...)
 	}
 	p.guard, err = idempotency.New(store, idempotency.Config{
@@ -175,11 +176,18 @@ func sendOnce(h http.Header) {
 	}
 }
 
+// Connecting to the backend takes no longer than connectTimeout.
+const (
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	connectTimeout   = dialTimeout + handshakeTimeout
+)
+
 // transport returns how the backend is talked to.
 func transport() *http.Transport {
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout: 10 * time.Second,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: handshakeTimeout,
 		DisableCompression:  true, // the client's bytes, not ours
 		MaxIdleConnsPerHost: 256,
 		// Most servers close idle connections after 5 s or more. One that breaks

@@ -83,6 +83,7 @@ func TestProxy(t *testing.T) {
 		"broken_connection":    proxyBrokenConnection,
 		"timeout":              proxyTimeout,
 		"probe_and_person":     proxyProbeAndPerson,
+		"probe_while_it_works": proxyProbeWhileItWorks,
 		"streams_and_upgrades": proxyStreamsAndUpgrades,
 		"drain":                proxyDrain,
 		"metrics":              proxyMetrics,
@@ -293,6 +294,23 @@ func proxyProbeAndPerson(t *testing.T) {
 	}
 	if resp, b := post(t, admin.URL+"/api/v1/keys/"+ref+"/forget", "", `{"by":"ann"}`); resp.StatusCode != 200 || !strings.Contains(b, "released") {
 		t.Errorf("forget: %d %s", resp.StatusCode, b)
+	}
+}
+
+// A backend works on after a connection to it is lost, or the proxy dies: until it has had its time, nothing is believed
+// not to have happened.
+func proxyProbeWhileItWorks(t *testing.T) {
+	t.Parallel()
+	up, seen := cut(t, func(int64, net.Conn, *http.Request) {})
+	absent := upstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	clients, _, _ := front(t, up, func(c *proxy.Config) {
+		c.Routes = []proxy.Route{{Probe: absent.URL + "/by-key/{key}", Caller: "none", SettleAfter: 1}}
+	})
+	for range 3 {
+		post(t, clients.URL, "k", "x", "X-Close", "1")
+	}
+	if n := seen.Load(); n != 1 {
+		t.Errorf("the backend was asked %d times, want once: it may be at work still", n)
 	}
 }
 

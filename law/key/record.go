@@ -193,9 +193,16 @@ func (r Record) Expired(now time.Time) bool {
 	return r.State != InProgress && r.State != Unknown && !now.Before(r.ExpiresAt)
 }
 
-// SettlesAt returns the time from which "it is not there" can be believed: a
-// request that may still be on its way has had time to arrive.
-func (r Record) SettlesAt(settle time.Duration) time.Time { return r.DoubtAt.Add(settle) }
+// SettlesAt returns the time from which "it is not there" can be believed: settle after
+// the doubt began, and after it ended what the handler set going, which may take effect
+// after its creation: a request that may still be on its way has had time to arrive.
+func (r Record) SettlesAt(effect, settle time.Duration) time.Time {
+	at := r.DoubtAt
+	if ends := r.CreatedAt.Add(effect); ends.After(at) {
+		at = ends
+	}
+	return at.Add(settle)
+}
 
 // Validate reports whether r is well formed. Stores call it before they write.
 func (r Record) Validate() error {
