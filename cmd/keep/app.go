@@ -134,6 +134,6 @@ func (a *app) setUp(daemon bool) error {
 // such a command is refused: a ledger that was lost with its file would otherwise be begun again
 // silently, and everything done a second time.
 func (a *app) anewFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&a.Anew, "new", false, "begin anew where a database was and is gone: all that it knew is done again")
+	cmd.Flags().BoolVar(&a.Anew, "new", false, "begin anew where a database was and is gone, or lost keys: all that it knew is done again")
 	return cmd
 }

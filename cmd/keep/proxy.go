@@ -134,7 +134,7 @@ func (a *app) outliveHangups() (stop func()) {
 
 // openKeys opens the records of a file, or of a Postgres database, which several
 // proxies may share, and brings the tables of Postgres up to date. The function that it returns
-// closes both. Anew begins a file that is gone anew. It is for who takes keys, or adds them.
+// closes both. Anew begins a file that is gone anew, and continues on a server that lost keys. It is for who takes keys, or adds them.
 func openKeys(ctx context.Context, db string, anew bool) (idempotency.Store, func() error, error) {
 	if !database.IsPostgres(db) {
 		file, err := openKeyFile(ctx, db, anew)
@@ -143,7 +143,16 @@ func openKeys(ctx context.Context, db string, anew bool) (idempotency.Store, fun
 		}
 		return file.Keys(), file.Close, nil
 	}
-	return openKeyTable(ctx, db, (*postgres.Keys).Migrate)
+	return openKeyTable(ctx, db, func(keys *postgres.Keys, ctx context.Context) error {
+		err := keys.Migrate(ctx)
+		switch {
+		case err != nil:
+			return err
+		case anew:
+			return keys.AcceptLoss(ctx)
+		}
+		return keys.Lost(ctx)
+	})
 }
 
 // openKeyTable opens the records of a Postgres database, once prepare found them, or made them.

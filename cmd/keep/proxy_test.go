@@ -28,6 +28,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keep-run/keep/internal/pgtest"
+
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
 
@@ -71,6 +75,60 @@ func TestProxyOnAReplacedFile(t *testing.T) {
 				t.Error("the request was passed on")
 			}
 		})
+	}
+}
+
+// A proxy whose server lacks keys that it said are stored passes nothing on any more, and ends; one that is started then
+// waits for a person's word.
+func TestProxyWhoseServerLostKeys(t *testing.T) {
+	t.Parallel()
+	did := new(counter)
+	up := httptest.NewServer(did)
+	defer up.Close()
+	url := pgtest.SchemaURL(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	do := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	p := startProxyIn(t, dir, url, up.URL, "lease = '30s'")
+	transport := newTransport(t)
+	pay := func(k string, want int) {
+		t.Helper()
+		if status, body := try(transport, p.url, k); status != want {
+			t.Errorf("%s: %d %s, want %d", k, status, body, want)
+		}
+	}
+	pay("a", 201)
+	do(`CREATE TABLE past AS SELECT * FROM idempotency_key`)
+	pay("b", 201)
+	do(`DELETE FROM idempotency_key; INSERT INTO idempotency_key OVERRIDING SYSTEM VALUE SELECT * FROM past`)
+	pay("b", 503)
+	said := <-p.said
+	if err := p.cmd.Wait(); err == nil || p.cmd.ProcessState.ExitCode() != exit.Unreachable || !strings.Contains(said, "keep proxy --new") {
+		t.Errorf("the proxy ended with %v and said:\n%s", err, said)
+	}
+	if status, _, said := keepIn(t, dir, "proxy"); status != exit.Unreachable || !strings.Contains(said, "keep proxy --new") {
+		t.Errorf("the next proxy ended with %d and said:\n%s", status, said)
+	}
+	_, end, err := openKeys(t.Context(), url, true)
+	if err := errors.Join(err, end()); err != nil {
+		t.Fatal(err)
+	}
+	p = startProxyIn(t, dir, url, up.URL, "lease = '30s'")
+	pay("a", 201)
+	pay("c", 201)
+	did.mu.Lock()
+	defer did.mu.Unlock()
+	if did.done["a"] != 1 || did.done["b"] != 1 || did.done["c"] != 1 {
+		t.Errorf("it was done %v times, want once each", did.done)
 	}
 }
 

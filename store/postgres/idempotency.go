@@ -30,6 +30,7 @@ type Keys struct {
 	pool          *pgxpool.Pool
 	reads, writes combiner[*keyRequest]
 	lately        lately
+	memory        memory
 }
 
 // A keyRequest is one read or write of one record.
@@ -95,7 +96,7 @@ func whileAwaited(serve func(context.Context, []*request[*keyRequest])) func(con
 }
 
 // keyMigrations are those about keys, which may stand in a database of their own.
-var keyMigrations = [...]string{"migrations/0002_idempotency.sql", "migrations/0010_key_host.sql"}
+var keyMigrations = [...]string{"migrations/0002_idempotency.sql", "migrations/0010_key_host.sql", "migrations/0042_lost_keys.sql"}
 
 // besideNewer refuses the database of a Keep that asks for more than this program knows. A table of another program by one of our
 // names is not in the way: the one of the keys is all that is needed.
@@ -127,11 +128,11 @@ func (k *Keys) Migrate(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}
-		exists, hosts, err := tablesOfKeys(ctx, tx)
+		made, err := tablesOfKeys(ctx, tx)
 		if err != nil {
 			return err
 		}
-		for i, done := range []bool{exists, hosts} {
+		for i, done := range made {
 			if done {
 				continue
 			}
@@ -157,12 +158,12 @@ func (k *Keys) Check(ctx context.Context) error {
 	if err := k.besideNewer(ctx); err != nil {
 		return err
 	}
-	switch exists, hosts, err := tablesOfKeys(ctx, k.pool); {
+	switch made, err := tablesOfKeys(ctx, k.pool); {
 	case err != nil:
 		return err
-	case !exists:
+	case !made[0]:
 		return keep.ErrNoDatabase
-	case !hosts:
+	case slices.Contains(made[:], false):
 		return errors.New("the table of idempotency keys is that of an earlier version: start keep proxy once")
 	}
 	return nil
@@ -171,10 +172,10 @@ func (k *Keys) Check(ctx context.Context) error {
 // tablesOfKeys reports which of keyMigrations were made.
 func tablesOfKeys(ctx context.Context, from interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
-}) (exists, hosts bool, err error) {
+}) (made [len(keyMigrations)]bool, err error) {
 	err = from.QueryRow(ctx, `SELECT to_regclass('idempotency_key') IS NOT NULL, EXISTS (SELECT 1 FROM pg_attribute
-		WHERE attrelid = to_regclass('idempotency_key') AND attname = 'host') `+asOfNow).Scan(&exists, &hosts)
-	return exists, hosts, err
+		WHERE attrelid = to_regclass('idempotency_key') AND attname = 'host'), to_regclass('idempotency_lost') IS NOT NULL `+asOfNow).Scan(&made[0], &made[1], &made[2])
+	return made, err
 }
 
 const keyColumns = `id, version, alias, host, key, caller, method, path, fingerprint, state, atomic, token, doubts,
@@ -302,6 +303,14 @@ func (k *Keys) writeOnce(ctx context.Context, group []*request[*keyRequest]) err
 	batch := new(pgx.Batch) // without BEGIN it is a transaction of its own
 	stored := func(rows pgx.Rows) error { return markStored(rows, group) }
 	batch.Queue(byIndex)
+	takenAt := takesKeys(group)
+	if !takenAt.IsZero() {
+		if err := k.memory.failed(); err != nil {
+			return err
+		}
+		ids, revs := k.memory.all(takenAt)
+		batch.Queue(compareKeys, ids, revs)
+	}
 	if aliases, at := takenAliases(group); len(aliases) > 0 {
 		batch.Queue(freeAliases, aliases, at)
 	}
@@ -312,10 +321,25 @@ func (k *Keys) writeOnce(ctx context.Context, group []*request[*keyRequest]) err
 		batch.Queue(updateKeys+` RETURNING k.id`, columnsOf(changed).args()...).Query(stored)
 	}
 	err := k.pool.SendBatch(ctx, batch).Close() // with the commit
-	if len(group) == 1 && isUnique(err) {
+	switch {
+	case isCode(err, divisionByZero): // only the comparison divides
+		return k.wentBack(ctx, takenAt)
+	case len(group) == 1 && isCode(err, uniqueViolation):
 		return keep.ErrStale // another one has its alias
+	case err == nil:
+		k.remember(group)
 	}
 	return err
+}
+
+// remember remembers one of the records that a group stored.
+func (k *Keys) remember(group []*request[*keyRequest]) {
+	for _, q := range group {
+		if q.err == nil {
+			k.memory.add(q.what.r)
+			return
+		}
+	}
 }
 
 // takenAliases returns the aliases of the records that a group begins, and the earliest
@@ -339,9 +363,11 @@ func takenAliases(group []*request[*keyRequest]) (aliases blobs, at int64) {
 const freeAliases = `UPDATE idempotency_key SET alias = NULL
 	WHERE alias = ANY ($1::bytea[]) AND state IN ('done', 'done_without_body') AND expires_at <= $2`
 
-func isUnique(err error) bool {
+const uniqueViolation = "23505"
+
+func isCode(err error, code string) bool {
 	refused := new(pgconn.PgError)
-	return errors.As(err, &refused) && refused.Code == "23505"
+	return errors.As(err, &refused) && refused.Code == code
 }
 
 // find returns the place of the request of an id in a group, which is sorted.
@@ -435,16 +461,20 @@ func (k *Keys) Begin(ctx context.Context) (key.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
-	return keyTx{tx}, nil
+	return &keyTx{k: k, tx: tx}, nil
 }
 
-type keyTx struct{ tx pgx.Tx }
+type keyTx struct {
+	k     *Keys
+	tx    pgx.Tx
+	wrote key.Record
+}
 
 // Handle returns the pgx.Tx.
-func (t keyTx) Handle() any { return t.tx }
+func (t *keyTx) Handle() any { return t.tx }
 
 // Write puts the record into the transaction.
-func (t keyTx) Write(ctx context.Context, r key.Record) error {
+func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 	err := r.Validate()
 	if err == nil {
 		text := updateKeys
@@ -462,14 +492,21 @@ func (t keyTx) Write(ctx context.Context, r key.Record) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
+	t.wrote = r
 	return nil
 }
 
 // Commit makes the record durable with everything that the handler wrote.
-func (t keyTx) Commit(ctx context.Context) error { return t.tx.Commit(ctx) }
+func (t *keyTx) Commit(ctx context.Context) error {
+	err := t.tx.Commit(ctx)
+	if err == nil && t.wrote.ID != (key.ID{}) {
+		t.k.memory.add(t.wrote)
+	}
+	return err
+}
 
 // Rollback has no context: it must also work after the request's ended.
-func (t keyTx) Rollback() error {
+func (t *keyTx) Rollback() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := t.tx.Rollback(ctx); !errors.Is(err, pgx.ErrTxClosed) {

@@ -41,8 +41,8 @@ func (p *Place) Check(ctx context.Context) iter.Seq[error] {
 	return transfer.Checked(ctx, New(p.url, Config{ReadOnly: true}))
 }
 
-// derivedTables are not moved: what is derived from records, and who works on them.
-var derivedTables = []string{"lease", "host", "tally", "event_cause", "spent_sum"}
+// derivedTables are not moved: what is derived from records, who works on them, and what a server lost.
+var derivedTables = []string{"lease", "host", "tally", "event_cause", "spent_sum", "idempotency_lost"}
 
 // ours lists all tables but meta, with lease first: that is where every commit begins.
 func ours() string {
@@ -174,6 +174,9 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 		return waited(err)
 	}
 	if err := pauseAll(ctx, h.tx, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
+		return err
+	}
+	if _, err := h.tx.Exec(ctx, acceptLoss); err != nil {
 		return err
 	}
 	return h.Set(ctx, transfer.Mark{})

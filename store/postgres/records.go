@@ -109,8 +109,11 @@ func seen(table, columns, column, over string) string {
 				(SELECT max(x.n) FROM event x WHERE x.workflow = {table}.workflow AND x.n <= {n})) END`)
 }
 
-// Records reads every noun; see transfer.Reader.
+// Records reads every noun; see transfer.Reader. A server that lost keys is not read: a copy would not know that.
 func (h *held) Records(ctx context.Context, f func(transfer.Record) error) error {
+	if err := keysLost(ctx, h.tx); err != nil {
+		return err
+	}
 	for _, export := range exports {
 		if err := export(ctx, h.tx, f); err != nil {
 			return err

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/transfer"
 )
 
@@ -113,5 +115,22 @@ func TestOtherTriggers(t *testing.T) {
 	}
 	if _, err := raw(t, p).ExecContext(ctx, `DELETE FROM payment`); err == nil {
 		t.Error("a trigger of the program is gone")
+	}
+}
+
+// What a server was found to lack is not known to a copy, so none is made before a person accepted it.
+func TestCopyOfAServerThatLacksKeys(t *testing.T) {
+	t.Parallel()
+	from, to := schema(t), file(t)
+	openSchema(t, from)
+	execute(t, raw(t, from), `INSERT INTO idempotency_lost VALUES (1)`)
+	if _, err := (transfer.Mover{}).Copy(ctx, from, to); !errors.Is(err, keep.ErrReplaced) {
+		t.Errorf("Copy = %v, want ErrReplaced", err)
+	}
+	if err := (transfer.Mover{Now: time.UnixMilli(5)}).Restore(ctx, from); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (transfer.Mover{}).Copy(ctx, from, to); err != nil {
+		t.Errorf("Copy after keep db restored = %v", err)
 	}
 }

@@ -1,0 +1,1 @@
+-- When a server of Postgres was found to lack keys, as after a failover. A file sees that by its lock.
