@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,16 +24,24 @@ func TestLookup(t *testing.T) {
 		token   [2]string // its param, and what is appended
 		payload string
 		rows    string
+		found   string // empty: $.rows
 		want    connector.Verdict
 		detail  string
 		asked   string // what is in the request; empty: anything
 	}{
-		"ours":                             {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"b"}]`, want: connector.Happened},
-		"others":                           {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"c"},{"title":"d"}]`, want: connector.Absent},
-		"none":                             {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[]`, want: connector.Absent},
-		"a param that is compared missing": {match: []string{"title", "body"}, payload: `{"body":"b"}`, rows: `[{"title":"untitled","body":"b"}]`, want: connector.Unwitnessed, detail: "the call has no title"},
-		"a param that is compared null":    {match: []string{"title", "body"}, payload: `{"title":null,"body":"b"}`, rows: `[{"title":"untitled","body":"b"}]`, want: connector.Unwitnessed, detail: "the call has no title"},
-		"a param that is asked by missing": {match: []string{"title"}, args: map[string]json.RawMessage{"of": raw(`"id {body}"`)}, payload: `{"title":"a"}`, rows: `[{"title":"a"}]`, want: connector.Unwitnessed, detail: "the call has no body"},
+		"ours":                                      {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"b"}]`, want: connector.Happened},
+		"others":                                    {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"c"},{"title":"d"}]`, want: connector.Absent},
+		"none":                                      {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[]`, want: connector.Absent},
+		"a text in place of rows":                   {token: [2]string{"title", ""}, payload: `{"title":"a"}`, rows: `"backend unavailable"`, want: connector.Unwitnessed, detail: "no list"},
+		"an object in place of rows":                {token: [2]string{"title", ""}, payload: `{"title":"a"}`, rows: `{}`, want: connector.Unwitnessed, detail: "no list"},
+		"one row in place of rows":                  {token: [2]string{"title", ""}, payload: `{"title":"a"}`, rows: `{"title":"tok"}`, want: connector.Happened},
+		"rows in groups, ours":                      {match: []string{"title"}, found: "$.rows[*].of", payload: `{"title":"a"}`, rows: `[{"of":[{"title":"b"}]},{"of":[{"title":"a"}]}]`, want: connector.Happened},
+		"rows in groups, others":                    {match: []string{"title"}, found: "$.rows[*].of", payload: `{"title":"a"}`, rows: `[{"of":[{"title":"b"}]},{"of":[]}]`, want: connector.Absent},
+		"a text in place of a group":                {token: [2]string{"title", ""}, found: "$.rows[*].of", payload: `{"title":"a"}`, rows: `[{"of":[{"title":"b"}]},{"of":"gone"}]`, want: connector.Unwitnessed, detail: "no list"},
+		"rows within rows, others":                  {match: []string{"title"}, found: "$.rows[*].of", payload: `{"title":"a"}`, rows: `[{"of":{"title":"b"}}]`, want: connector.Absent},
+		"a param that is compared missing":          {match: []string{"title", "body"}, payload: `{"body":"b"}`, rows: `[{"title":"untitled","body":"b"}]`, want: connector.Unwitnessed, detail: "the call has no title"},
+		"a param that is compared null":             {match: []string{"title", "body"}, payload: `{"title":null,"body":"b"}`, rows: `[{"title":"untitled","body":"b"}]`, want: connector.Unwitnessed, detail: "the call has no title"},
+		"a param that is asked by missing":          {match: []string{"title"}, args: map[string]json.RawMessage{"of": raw(`"id {body}"`)}, payload: `{"title":"a"}`, rows: `[{"title":"a"}]`, want: connector.Unwitnessed, detail: "the call has no body"},
 		"a param größe that is asked by missing":    {match: []string{"title"}, args: map[string]json.RawMessage{"of": raw(`"{größe}"`)}, payload: `{"title":"a"}`, rows: `[]`, want: connector.Unwitnessed, detail: "the call has no größe"},
 		"a param $filter that is asked by missing":  {match: []string{"title"}, args: map[string]json.RawMessage{"of": raw(`"{$filter}"`)}, payload: `{"title":"a"}`, rows: `[]`, want: connector.Unwitnessed, detail: "the call has no $filter"},
 		"a param due date that is asked by missing": {match: []string{"title"}, args: map[string]json.RawMessage{"of": raw(`"{due date}"`)}, payload: `{"title":"a"}`, rows: `[]`, want: connector.Unwitnessed, detail: "the call has no due date"},
@@ -59,7 +68,7 @@ func TestLookup(t *testing.T) {
 				return true
 			})})
 			defer s.Close()
-			p := mcp.Pairing{Tool: "add", Identity: c.match, TokenParam: c.token[0], TokenAppend: c.token[1], Lookup: &mcp.Lookup{Tool: "list", Found: "$.rows", Match: c.match, Args: c.args, Complete: true}}
+			p := mcp.Pairing{Tool: "add", Identity: c.match, TokenParam: c.token[0], TokenAppend: c.token[1], Lookup: &mcp.Lookup{Tool: "list", Found: cmp.Or(c.found, "$.rows"), Match: c.match, Args: c.args, Complete: true}}
 			if err := p.Validate(); err != nil {
 				t.Fatal(err)
 			}

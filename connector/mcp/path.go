@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -40,9 +41,8 @@ func parsePath(text string) (jsonPath, error) {
 	return p, nil
 }
 
-// rows returns what the path leads to: the elements of a list, or one value. It is an error if
-// the answer has another shape than the path says: that is no list without our row.
-func (p jsonPath) rows(body json.RawMessage) ([]json.RawMessage, error) {
+// values returns what the path leads to. It is an error if the answer has another shape than the path says.
+func (p jsonPath) values(body json.RawMessage) ([]json.RawMessage, error) {
 	at := []json.RawMessage{body}
 	for _, step := range p {
 		var next []json.RawMessage
@@ -63,16 +63,34 @@ func (p jsonPath) rows(body json.RawMessage) ([]json.RawMessage, error) {
 		}
 		at = next
 	}
-	if len(p) > 0 && p[len(p)-1] == "*" || len(at) != 1 {
-		return at, nil
-	}
-	switch trimmed := strings.TrimSpace(string(at[0])); {
-	case trimmed == "" || trimmed == "null":
-		return nil, errors.New("the answer is empty where its rows should be")
-	case trimmed[0] == '[':
-		return elements(at[0])
-	}
 	return at, nil
+}
+
+// rows returns the values of the path, and for lists their elements. Whole reports whether they are those of lists alone:
+// one object, or a text that a server answers in place of a list, may show our row, and is no list without it.
+func (p jsonPath) rows(body json.RawMessage) (list []json.RawMessage, whole bool, err error) {
+	values, err := p.values(body)
+	if err != nil || len(p) > 0 && p[len(p)-1] == "*" {
+		return values, true, err
+	}
+	whole = true
+	for _, v := range values {
+		switch trimmed := strings.TrimSpace(string(v)); {
+		case trimmed == "" || trimmed == "null":
+			return nil, false, errors.New("the answer is empty where its rows should be")
+		case trimmed[0] == '[':
+			of, err := elements(v)
+			if err != nil {
+				return nil, false, err
+			}
+			list = append(list, of...)
+			continue
+		case trimmed[0] != '{' || !slices.Contains(p, "*"):
+			whole = false
+		}
+		list = append(list, v)
+	}
+	return list, whole, nil
 }
 
 func elements(v json.RawMessage) ([]json.RawMessage, error) {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -368,11 +369,15 @@ func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (_ connector.Answer
 	if err != nil {
 		return connector.Answer{}, err
 	}
-	rows, err := path.rows(body)
+	rows, whole, err := path.rows(body)
 	if err != nil {
 		return connector.Answer{}, fmt.Errorf("%s: %w", l.Tool, err)
 	}
-	return t.judge(m, body, rows), nil
+	shown := t.judge(m, body, rows)
+	if shown.Verdict == connector.Absent && !whole {
+		shown.Verdict, shown.Detail = connector.Unwitnessed, shown.Detail+", but it answered no list, which "+cmp.Or(l.Found, "$")+" should be"
+	}
+	return shown, nil
 }
 
 // judge says what the rows of an answer show of the call m.
@@ -432,7 +437,7 @@ func (l *Lookup) complete(body json.RawMessage, rows int) bool {
 	if err != nil {
 		return false
 	}
-	more, err := path.rows(body)
+	more, err := path.values(body)
 	return err == nil && len(more) == 1 && string(more[0]) == "false"
 }
 
