@@ -332,6 +332,7 @@ func (c *Caller) recover(ctx context.Context, r keep.Run, alone bool) error {
 		if !x.mut.CanReconcile {
 			fact.Evidence = ledger.CannotAsk
 		}
+		x.mut = ledger.Died(x.mut)
 		if err := x.learn(fact); err != nil {
 			return err
 		}

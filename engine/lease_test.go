@@ -424,7 +424,7 @@ func TestCallsEndBeforeTheLease(t *testing.T) {
 // A call that is given up before its tool's timeout, because its lease ends or its record took long to be durable, may take
 // effect all the same until the service has had that time: until then, and as long as effects take to show, its absence proves nothing.
 func TestCutCallIsStillOut(t *testing.T) {
-	for name, how := range map[string]struct{ ttl, commit time.Duration }{"lease": {8 * time.Second, 0}, "slow commit": {time.Minute, 5 * time.Second}} {
+	for name, how := range map[string]struct{ ttl, commit time.Duration }{"lease": {8 * time.Second, 0}, "slow commit": {time.Minute, 2400 * time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { cutCall(t, how.ttl, how.commit) })
 		})

@@ -207,3 +207,72 @@ func TestDeafConnectorWhoseToolMoves(t *testing.T) {
 		})
 	}
 }
+
+// A record that was slow to be durable lets its call be sent late, and what is sent late takes effect as late: also where the
+// process dies before it could say so. Law doubt-is-not-failure.
+func TestDiesAfterASlowRecord(t *testing.T) {
+	for name, late := range map[string]time.Duration{"late": 2400 * time.Millisecond, "too late": 2600 * time.Millisecond, "direct": 2400 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { diesAfterASlowRecord(t, name, late) })
+		})
+	}
+}
+
+func diesAfterASlowRecord(t *testing.T, name string, late time.Duration) {
+	w := newWorld(t)
+	w.often()
+	slow, token := true, ""
+	w.onCommit = func(c keep.Commit, do func() error) error {
+		err := do()
+		for _, change := range c.Changes {
+			if m, ok := change.(keep.PutMutation); ok && m.Mutation.State == keep.InFlight && slow {
+				slow, token = false, m.Mutation.Token
+				time.Sleep(late)
+			}
+		}
+		return err
+	}
+	called := false
+	w.service.onCallContext = func(context.Context) error {
+		if !called {
+			called = true
+			time.AfterFunc(9900*time.Millisecond, func() { // its timeout is 10 s, its settle time 2 s
+				w.service.mu.Lock()
+				defer w.service.mu.Unlock()
+				w.service.perform(token)
+			})
+			if name != "too late" { // which was not sent at first
+				w.dieAt = engine.Answered
+			}
+			return errReset
+		}
+		return nil
+	}
+	if name == "direct" {
+		w.def.Name = engine.DirectWorkflow
+		first := w.directEngine()
+		died := make(chan struct{})
+		go func() {
+			defer close(died)
+			_, _ = first.Caller(t.Context()).Call(t.Context(), directCall())
+		}()
+		<-died
+		sent := time.Now()
+		if err := w.engine().Caller(t.Context()).Recover(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if m := w.mutation(); m.State != keep.NeedsReconcile || m.CallDeadline.Before(sent.Add(10*time.Second)) {
+			t.Errorf("mutation %s, out until %s; it was sent at %s, and may be out for 10 s", m.State, m.CallDeadline, sent)
+		}
+		time.Sleep(10 * time.Second)
+		return
+	}
+	w.deploy()
+	w.publish("in", "a")
+	_ = w.runFor(5 * time.Second) // it dies
+	w.run()
+	attempts := map[string]int{"late": 1, "too late": 2}[name]
+	if m := w.mutation(); m.State != keep.Applied || m.Attempts != attempts || w.service.total() != 1 {
+		t.Errorf("mutation %s after %d attempts and %d effects, want applied, %d and one", m.State, m.Attempts, w.service.total(), attempts)
+	}
+}

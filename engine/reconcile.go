@@ -304,7 +304,7 @@ func (a *actor) recoverDoubt(ctx context.Context, crashed keep.Run, doubt keep.M
 		if !m.CanReconcile {
 			fact.Evidence = ledger.CannotAsk
 		}
-		moved, move, err := ledger.Apply(m, fact, now)
+		moved, move, err := ledger.Apply(ledger.Died(m), fact, now)
 		if err != nil {
 			return nil, err
 		}

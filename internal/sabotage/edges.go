@@ -3,6 +3,13 @@ package main
 // edgesBreaks are about stores, files, scripts, connectors, the command and what people are told.
 var edgesBreaks = []Break{
 	// notify: people are told at least once.
+	{"call-is-sent-however-late", "doubt-is-not-failure", "engine/call.go",
+		`|| late > ledger.MaxLate(x.mut) {`, `{`, "./engine -run TestDiesAfterASlowRecord"},
+	{"died-with-a-call-that-was-not-late", "doubt-is-not-failure", "engine/reconcile.go",
+		`ledger.Apply(ledger.Died(m), fact, now)`, `ledger.Apply(m, fact, now)`, "./engine -run TestDiesAfterASlowRecord"},
+	{"died-with-a-direct-call-that-was-not-late", "doubt-is-not-failure", "engine/direct.go",
+		`		x.mut = ledger.Died(x.mut)
+`, ``, "./engine -run TestDiesAfterASlowRecord"},
 	{"attempt-is-not-recorded-first", "nothing-lost", "host/notify/notify.go",
 		`if ok, err := w.put(ctx, o, n); !ok {`, `if ok, err := true, error(nil); !ok {`, "./host/notify -run TestTheNextHost"},
 	{"failure-counts-as-told", "nothing-lost", "host/notify/notify.go",

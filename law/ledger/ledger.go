@@ -260,6 +260,18 @@ func ExtendDeadline(m keep.Mutation, end time.Time) keep.Mutation {
 	return m
 }
 
+// MaxLate returns how long after m was recorded its call may be sent, at most: a quarter of its time, or a second. What is
+// sent late may take effect as late, and a process that dies cannot say how late it was.
+func MaxLate(m keep.Mutation) time.Duration {
+	limit := m.CallDeadline.Sub(m.UpdatedAt)
+	return min(limit, max(limit/4, time.Second))
+}
+
+// Died returns m, of which nothing but the record of its call is left, as one that may have been sent as late as that allows.
+func Died(m keep.Mutation) keep.Mutation {
+	return ExtendDeadline(m, m.CallDeadline.Add(MaxLate(m)))
+}
+
 // SentAgain returns m as the record of a call that may have been sent again at now: what it
 // counts in budgets, it counts from then on.
 func SentAgain(m keep.Mutation, now time.Time) keep.Mutation {
