@@ -255,21 +255,52 @@ if [ $# -eq 0 ]; then
 	installed || failed=1
 	say 'go vet ./... in bench'
 	measured || failed=1
-	# What hostile input takes is measured without the race detector, and what has thousands of
-	# cases goes through all of them without it. So does what reads all code, by one goroutine.
-	whole='TestHostile|TestGreedy|TestPacksOverCrashes'
+	# What hostile input takes is measured without the race detector, and what has many
+	# cases, or compares by one goroutine, goes through all of them without it, and through some with it.
+	whole='TestHostile|TestGreedy|TestPacksOverCrashes|TestStoresMakeNoDifference|TestSameGroupSameTrace'
+	whole+='|TestGroups$|TestKilled$|TestOutageCosts|TestOrderKeyBacklog|TestDamagedCache|TestLongSource'
 	say "go test -run $whole"
-	CGO_ENABLED=0 go test -vet=off -run "$whole" ./api ./cmd/keep/internal/config ./connector/httpapi ./connector/mail ./idempotency/proxy ./script/sandbox || failed=1
-	say 'go test ./internal/policytest'
-	CGO_ENABLED=0 go test -vet=off ./internal/policytest || failed=1
+	CGO_ENABLED=0 go test -vet=off -timeout 45m -run "$whole" ./repair ./internal/simtest ./api ./cmd/keep/internal/config \
+		./connector/httpapi ./connector/mail ./engine ./idempotency/proxy ./script/sandbox || failed=1
+	# What has no goroutine, lock or atomic needs no race detector, and for each package that has it a large binary is linked.
+	# (What it calls is watched in its own tests.)
+	alone='^github.com/keep-run/keep/(law/(account|approval|breaker|budget|canonical|commit|count|given|grant|key|ledger|lifecycle|limit|pin|policy|rename|repair|repeat|schedule|search)'
+	alone+='|connector/internal/(eml|jsonval)|internal/(policytest|sabotage|schema|utf8json)|script/sandbox/internal/(fuel|quickjs)|script/workflow|store/transfer|operator|view|cmd/keep/internal/guide/internal/generate|web/graph)$'
+	all=$(go list ./...)
+	say 'go test of packages that have no goroutines'
 	# shellcheck disable=SC2046 # a word each
-	set -- $(go list ./... | grep -v /internal/policytest)
+	CGO_ENABLED=0 go test -vet=off -timeout 45m $(grep -E "$alone" <<<"$all") || failed=1
+	# The dear ones begin, or the last of them would have the machine to itself at the end.
+	dear=$(sed 's|^|github.com/keep-run/keep/|' <<-'end'
+		cmd/keep
+		web
+		store/postgres
+		store/sqlite
+		engine
+		gateway
+		connector/mail
+		host
+		examples
+		internal/simtest
+		connector/sqldb
+		repair
+		internal/chaos
+		script/sandbox
+		cmd/keep/internal/config
+	end
+	)
+	# shellcheck disable=SC2046,SC2086 # a word each
+	set -- $dear $(grep -vE "$alone" <<<"$all" | grep -vxF "$dear")
 fi
 # Test binaries need no debugging information, nor symbols (the race detector reads those that
 # panics do); linking it would take minutes in all.
 flags=(-timeout 45m -ldflags=-s ${race:+"$race"} -vet=off)
-# The race detector needs cgo; what tests build does not, as releases do not.
-flags+=(-exec 'env CGO_ENABLED=0')
+# The race detector needs cgo; what tests build does not, as releases do not. The whole is bound by the processors:
+# what each package took of them is said at the end, since the time that passed tells of the packages beside it.
+KEEP_TEST_TIMES=$(mktemp)
+trap 'rm -f "$KEEP_TEST_TIMES"' EXIT
+export KEEP_TEST_TIMES KEEP_TEST_ROOT="$PWD"
+flags+=(-exec "'$PWD/.ci/timed'")
 # SQLite translated to Go is no code of ours and shares no memory with it: watching each of its
 # reads and writes for races would make opening a database six times slower, and a third of all
 # tests do that. What calls it is watched, and so are the driver and everything that locks. (A
@@ -288,4 +319,7 @@ if [ -n "$race" ]; then
 fi
 say "go test ${flags[*]} $([ $# -lt 9 ] && echo "$*" || echo "($# packages)")"
 go test "${flags[@]}" "$@" || failed=1
+say 'processor time of those that took most, user and system'
+awk '{ split($1, u, /[ms]/); split($2, s, /[ms]/); printf "%7.1f %7.1f s  %s\n", u[1] * 60 + u[2], s[1] * 60 + s[2], $3 }' "$KEEP_TEST_TIMES" |
+	sort -rn | head -n 16 >&2 || true
 exit "$failed"

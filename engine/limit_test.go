@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/ceiling"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/limit"
 )
@@ -305,7 +306,10 @@ func TestRetryAfterWithoutEndAsks(t *testing.T) {
 // An outage costs probes and one question, although a thousand workflows wait; it ends by
 // itself, and so does the question.
 func TestOutageCostsProbesAndOneQuestion(t *testing.T) {
-	const crowd = 1000
+	crowd := 1000 // test.sh has them without the race detector, too
+	if ceiling.Race {
+		crowd = 150
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.limit(limit.Rule{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/ceiling"
 	"github.com/keep-run/keep/store/sqlite"
 )
 
@@ -38,7 +39,7 @@ func TestRandomCrashes(t *testing.T) {
 // race detector makes SQLite, which is Go here, fifteen times slower.
 func TestRandomCrashesOfAFile(t *testing.T) {
 	events, crashes := 100, 50
-	if raceEnabled {
+	if ceiling.Race {
 		events, crashes = 20, 8
 	}
 	path := filepath.Join(t.TempDir(), "keep.db")

@@ -24,6 +24,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/internal/ceiling"
 	"github.com/keep-run/keep/internal/llmtest"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/law/policy"
@@ -308,6 +309,9 @@ func TestKilled(t *testing.T) {
 			for _, after := range []bool{false, true} {
 				name := fmt.Sprintf("%s/%s/%d/%t", store, tt.name, at, after)
 				if store == "postgres" && !storetest.Sampled(name, 2) { // that a commit is whole is tested with the store
+					continue
+				}
+				if ceiling.Race && !storetest.Sampled(name, 8) { // test.sh has them without the race detector, too
 					continue
 				}
 				t.Run(name, func(t *testing.T) {

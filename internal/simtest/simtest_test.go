@@ -137,7 +137,7 @@ const overruled = "move: failed on happened"
 // search begins at the one that was known last.
 func TestRareSeed(t *testing.T) {
 	if raced {
-		t.Skip(".ci/check sim runs it without the race detector")
+		t.Skip("a long search, for a run without the race detector")
 	}
 	const known, most = 2204, 6000
 	for seed := uint64(known); seed < known+most; seed++ {

@@ -39,8 +39,14 @@ func (rt *Runtime) Reap(t time.Time) { rt.pool.reap(t) }
 // BundleHere makes builds work as in a program that does not call BundlerMain, until
 // the function that it returns is called.
 func BundleHere() (undo func()) {
-	offered.Store(false)
-	return func() { offered.Store(true) }
+	was := offered.Swap(false)
+	return func() { offered.Store(was) }
+}
+
+// BundleApart makes builds work as in a program that calls BundlerMain, until the function that it returns is called.
+func BundleApart() (undo func()) {
+	was := offered.Swap(true)
+	return func() { offered.Store(was) }
 }
 
 // BundleSource bundles a script that is one file, in this process.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep/internal/ceiling"
 	"github.com/keep-run/keep/script/sandbox"
 )
 
@@ -18,6 +19,9 @@ var cacheDir string
 
 func TestMain(m *testing.M) {
 	sandbox.BundlerMain()
+	if ceiling.Race { // a process of its own would have the whole race detector to start, for each script
+		sandbox.BundleHere()
+	}
 	dir, err := os.MkdirTemp("", "keep-sandbox-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
