@@ -320,11 +320,14 @@ type inboxData struct {
 	Cards     []causeCard
 	Decided   bool // shows the closed ones
 	Each      bool // every question has a card of its own
-	More      int  // causes that are not shown
+	causes    []causeRow
+	More      int // causes that are not shown
 	Cause     *causeRow
 	Workflow  keep.WorkflowName
 	Workflows []keep.WorkflowName
 	Pager     pager
+	Others    bool   // other questions are open than the reader has before them
+	Here      string // the list as it is now
 }
 
 // A causeCard is a question in the place of all that have its cause.
@@ -335,6 +338,9 @@ type causeCard struct {
 
 // Card is the question.
 func (c causeCard) Card() card { return c.card }
+
+// IsNewest reports whether the card shows the newest question of its cause.
+func (c causeCard) IsNewest() bool { return c.Cause != nil && c.Cause.Example == c.ID }
 
 // Query writes the filter of the list, with what is to be shown.
 func (d inboxData) Query(show string) string {
@@ -362,8 +368,53 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	default:
 		err = s.listCauses(ctx, &d)
 	}
+	if on := q["on"]; err == nil && len(on) > 0 {
+		err = s.stay(ctx, &d, on)
+	}
+	q.Del("on")
+	q.Del("did")
+	d.Here = "/inbox"
+	if len(q) > 0 {
+		d.Here += "?" + q.Encode()
+	}
 	p.Data = d
 	return p, err
+}
+
+// stay puts the questions that the reader has before them in the place of those of the list. An open
+// page is read again with them: what a person reads, writes about or is about to press does not become
+// another question, and nothing moves. One that is over stays as a card that says so.
+func (s *site) stay(ctx context.Context, d *inboxData, on []string) error {
+	listed := make(map[keep.EscalationID]bool, len(d.Cards))
+	for _, c := range d.Cards {
+		listed[c.ID] = true
+	}
+	var qs []keep.Escalation
+	for _, id := range on[:min(len(on), inboxSize)] {
+		q, err := s.cfg.Store.Escalation(ctx, keep.EscalationID(id))
+		if errors.Is(err, keep.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		qs = append(qs, q)
+		delete(listed, q.ID)
+	}
+	cards, err := s.cards(ctx, qs)
+	d.Others, d.Cards = len(listed) > 0, nil
+	for _, c := range cards {
+		d.Cards = append(d.Cards, causeCard{card: c, Cause: d.causeOf(c.ID)})
+	}
+	return err
+}
+
+// causeOf returns the cause that stands for several questions, of which id is one; nil: there is none.
+func (d *inboxData) causeOf(id keep.EscalationID) *causeRow {
+	if i := slices.IndexFunc(d.causes, func(c causeRow) bool { return c.Count > 1 && slices.Contains(c.All, id) }); i >= 0 {
+		return &d.causes[i]
+	}
+	return nil
 }
 
 // listQuestions reads one page of questions.
@@ -397,6 +448,7 @@ func (s *site) listCauses(ctx context.Context, d *inboxData) error {
 	if d.Workflow != "" {
 		rows = slices.DeleteFunc(rows, func(c causeRow) bool { return !slices.Contains(c.Workflows, d.Workflow) })
 	}
+	d.causes = rows
 	shown := rows[:min(len(rows), inboxSize)]
 	d.More = len(rows) - len(shown)
 	var qs []keep.Escalation

@@ -241,6 +241,8 @@ var engineBreaks = []Break{
 		`rest := leaves(payload, "", used)`, `rest := map[string]string{}; _ = leaves`, "./law/approval -run TestText"},
 	{"many-approved-unseen", "once", "web/together.go",
 		`case (d.Action == keep.Approve || d.Action.NeedsConfirmation()) && !cardOf(q).ShownWhole():`, `case false:`, "./web -run TestApproveSeveral"},
+	{"open-list-becomes-another", "once", "web/inbox.go",
+		`err == nil && len(on) > 0 {`, `err == nil && len(on) < 0 {`, "./web -run TestListStays"},
 	{"cancelled-after-the-call", "once", "operator/run.go",
 		`case !ok && m.Key != "":`, `case false:`, "./operator -run TestCancelRun"},
 	{"cancelled-while-executed", "once", "operator/run.go",
