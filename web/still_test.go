@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
@@ -230,5 +231,56 @@ func TestListStays(t *testing.T) {
 	ask("POST", "/inbox/esc_a", url.Values{"action": {"reject"}, "from": {"inbox"}}).want(t, http.StatusConflict, "Already answered", "bob decided")
 	if d.decision(second) != nil {
 		t.Error("the other question was answered")
+	}
+}
+
+// A session that ends leads to the login, but not away from what is being written; a form that is sent after it did
+// nothing, says so, and has its text again after the login.
+func TestWrittenWhenTheSessionEnds(t *testing.T) {
+	d := newLinkDesk(t, memory.New())
+	q := d.asked("a", nil)
+	b := (&world{TB: t, site: d.site}).tab("ada")
+	c := d.login(b)
+	b.opens("/inbox?show=each")
+	b.click("textarea")
+	b.keys("looked at it")
+	ends := func() {
+		t.Helper()
+		if err := d.db.DropCredential(t.Context(), c.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends()
+	d.feed.Publish(feed.Change{Workflow: q.Workflow, Kinds: []feed.Kind{feed.Credential, feed.Escalation}})
+	b.sees("document.querySelector('#ended').checkVisibility()")
+	if got := eval[string](b, "document.querySelector('textarea').value"); got != "looked at it" {
+		t.Fatalf("the field has %q after the session ended", got)
+	}
+	b.accessible("a page whose session ended")
+	b.click("[value=approve]")
+	b.lands("document.querySelector('h1')?.textContent == 'The session has ended'")
+	b.accessible("the answer to a form whose session ended")
+	if got := d.decision(q); got != nil {
+		t.Fatalf("a form without a session decided %+v", got)
+	}
+	b.click("a.primary")
+	b.lands("location.pathname == '/login'")
+	token, _, err := access.Issue(t.Context(), d.db, keep.Credential{Kind: keep.CredentialToken, Name: "ada", Role: string(access.Operator)}, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.click("#token")
+	b.keys(token + kb.Enter)
+	b.lands("location.pathname == '/inbox' && !location.hash && document.querySelector('textarea')")
+	if got := eval[string](b, "location.search + document.querySelector('textarea').value"); got != "?show=eachlooked at it" {
+		t.Errorf("after the login the page has %q", got)
+	}
+	b.click("[value=approve]")
+	b.says("Your decision is recorded.")
+	if got := d.decision(q); got == nil || got.Note != "looked at it" {
+		t.Errorf("the decision is %+v", got)
+	}
+	if got := eval[string](b, "String(sessionStorage.getItem('typed'))"); got != "null" {
+		t.Errorf("after it was sent the tab still keeps %s", got)
 	}
 }

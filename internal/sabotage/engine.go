@@ -251,6 +251,8 @@ var engineBreaks = []Break{
 		`if err != nil || preview || len(changes) == 0 {`, `if err != nil || len(changes) == 0 {`, "./operator -run TestCancelRun"},
 	{"hurried-past-a-person", "once", "operator/run.go",
 		`case !lifecycle.WaitsForTime(run):`, `case false:`, "./operator -run TestRetryNow"},
+	{"form-without-a-session-leads-elsewhere", "explained", "api/access/login.go",
+		`err == nil && from.Host == r.Host {`, `err == nil {`, "./api/access -run TestFormWithoutASession"},
 	{"looking-at-a-link-decides", "once", "web/web.go",
 		`s.byLink(s.linkShow)`, `s.byLink(s.linkDecide)`, "./web -run TestLinkShowsAndPressDecides"},
 	{"code-in-the-address-decides", "once", "api/access/link.go",

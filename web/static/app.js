@@ -181,7 +181,46 @@
 		if (e.target.method !== "post") return;
 		if (e.target.dataset.sent || e.target.closest("[data-held]")) { e.preventDefault(); return; }
 		e.target.dataset.sent = "1";
+		keepTexts(e.target);
 	});
+
+	// The texts of a form that is sent, for the case that the session has ended: whoever logs in then comes back
+	// to them. Nothing is kept of a form with a secret.
+	function fields(form) {
+		if (form.querySelector("input[type=password]")) return [];
+		return Array.prototype.filter.call(form.elements, function (f) { return f.name && /^(text|textarea)$/.test(f.type); });
+	}
+	function typed() {
+		return all("form[method=post]").some(function (form) {
+			return Array.prototype.some.call(form.elements, function (f) { return /^(text|textarea|password)$/.test(f.type) && f.value !== f.defaultValue; });
+		});
+	}
+	function keepTexts(form) {
+		var texts = fields(form).map(function (f) { return [f.name, f.value]; });
+		try { sessionStorage.setItem("typed", JSON.stringify({ to: form.getAttribute("action"), texts: texts })); } catch (e) { /* too long, or no storage */ }
+	}
+	function putTexts() {
+		var kept = null;
+		try {
+			kept = JSON.parse(sessionStorage.getItem("typed"));
+			sessionStorage.removeItem("typed");
+		} catch (e) { /* no storage */ }
+		if (location.hash !== "#typed") return;
+		history.replaceState(history.state, "", location.pathname + location.search);
+		if (!kept) return;
+		var form = all("form[method=post]").find(function (f) { return f.getAttribute("action") === kept.to; });
+		kept.texts.forEach(function (t) {
+			var field = form && fields(form).find(function (f) { return f.name === t[0]; });
+			if (field) field.value = t[1];
+			else if (t[1]) {
+				var line = document.createElement("p");
+				line.className = "notice";
+				line.textContent = "Not sent, and its form is not here any more: “" + t[1] + "”";
+				$("#main").insertBefore(line, $("#page"));
+			}
+		});
+	}
+	putTexts();
 	window.addEventListener("pageshow", function () {
 		all("form[data-sent]").forEach(function (f) { delete f.dataset.sent; });
 	});
@@ -236,10 +275,11 @@
 		var response = e.detail.ctx && e.detail.ctx.response;
 		if (response && (response.status >= 400 || response.raw.redirected)) {
 			e.preventDefault();
-			if (response.raw.redirected) location.reload();
+			if (response.raw.redirected) ended();
 			else state("not up to date: the server answers " + response.status);
 			return;
 		}
+		if ($("#ended")) $("#ended").hidden = true;
 		var row = here(), still = place();
 		kept = row && row.id;
 		spot = still && { id: still.id, top: still.getBoundingClientRect().top };
@@ -255,7 +295,16 @@
 		if (row && row.hasAttribute("data-row") && !isField(document.activeElement)) row.classList.add("here");
 	});
 	document.addEventListener("htmx:sse:after:connection", function () { state("live"); });
-	document.addEventListener("htmx:sse:error", function () { state("reconnecting…"); });
+	document.addEventListener("htmx:sse:error", function (e) {
+		state("reconnecting…");
+		if (e.detail.status === 401) ended();
+	});
+
+	// A session that ended leads to the login, but not away from what was written.
+	function ended() {
+		if (!typed()) location.reload();
+		else $("#ended").hidden = false;
+	}
 
 	function state(text) {
 		var label = $("#live-state");
