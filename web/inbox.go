@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -371,14 +372,15 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	if on := q["on"]; err == nil && len(on) > 0 {
 		err = s.stay(ctx, &d, on)
 	}
-	q.Del("on")
-	q.Del("did")
-	d.Here = "/inbox"
-	if len(q) > 0 {
-		d.Here += "?" + q.Encode()
-	}
+	d.Here = listOf(r.URL.RawQuery)
 	p.Data = d
 	return p, err
+}
+
+// listOf returns the address of the list that a query of it names, without a place in it, and of no other page.
+func listOf(raw string) string {
+	q, _ := url.ParseQuery(raw) // what cannot be read is left out
+	return "/inbox" + query("show", q.Get("show"), "workflow", q.Get("workflow"), "cause", q.Get("cause"))
 }
 
 // stay puts the questions that the reader has before them in the place of those of the list. An open
@@ -535,8 +537,17 @@ func (s *site) question(r *http.Request) (page, error) {
 	return p, nil
 }
 
-// maxNote bounds what is recorded of a person's words, in bytes.
+// maxNote bounds what is recorded of a person's words, in characters, as the fields of forms do.
 const maxNote = 4000
+
+// noteOf returns the note of a form, in which a line ends as a browser counts it.
+func noteOf(form url.Values) (string, error) {
+	note := strings.ReplaceAll(strings.TrimSpace(form.Get("note")), "\r\n", "\n")
+	if utf8.RuneCountInString(note) > maxNote {
+		return "", refusef("a note has at most %d characters", maxNote)
+	}
+	return note, nil
+}
 
 // decide records an answer. If the question was already answered, the error names who
 // answered it. An answer that may send something again needs a second press.
@@ -549,12 +560,13 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 	if d.Action == "" {
 		return "", "", refusef("no action was chosen")
 	}
-	to = "/inbox"
+	_, list, _ := strings.Cut(r.PostForm.Get("list"), "?")
+	to = listOf(list)
 	if r.PostForm.Get("from") == "question" {
-		to += "/" + url.PathEscape(string(id))
+		to = "/inbox/" + url.PathEscape(string(id))
 	}
 	if d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "" {
-		return confirmPath(id) + query("action", string(d.Action), "note", d.Note, "from", r.PostForm.Get("from")), "", nil
+		return confirmPath(id) + query("action", string(d.Action), "note", d.Note, "from", r.PostForm.Get("from"), "list", r.PostForm.Get("list")), "", nil
 	}
 	// The list has no such button; a form that was made by hand, or of a page from before, is refused.
 	// A question that cannot be read, or is over, is left to Decide, which says so.
@@ -621,6 +633,7 @@ type confirmData struct {
 	Choice keep.Choice
 	Note   string
 	From   string // the page that the answer was given on
+	List   string // the list that it was, if it was one
 }
 
 // confirm asks for the second press, and shows what would be sent to whom.
@@ -631,7 +644,7 @@ func (s *site) confirm(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	p := page{Title: "Send again?", Section: "inbox", Of: q.Workflow}
-	d := confirmData{Note: cut(maxNote, form.Get("note")), From: form.Get("from")}
+	d := confirmData{Note: cut(4*maxNote, form.Get("note")), From: form.Get("from"), List: form.Get("list")}
 	for _, c := range q.Choices {
 		if string(c.Action) == form.Get("action") && c.Action.NeedsConfirmation() {
 			d.Choice = c
@@ -652,9 +665,10 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 		return keep.Decision{}, err
 	}
 	who, _ := access.From(r.Context())
-	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: FromPages, Note: strings.TrimSpace(r.PostForm.Get("note"))}
-	if len(d.Note) > maxNote {
-		return d, refusef("a note has at most %d bytes", maxNote)
+	note, err := noteOf(r.PostForm)
+	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: FromPages, Note: note}
+	if err != nil {
+		return d, err
 	}
 	// Other answers have no result, whatever a form sends.
 	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && (d.Action == keep.Happened || d.Action == keep.TreatAsDone) {

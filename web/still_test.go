@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/web"
 )
 
 // sit logs an operator in at a new tab.
@@ -282,5 +283,60 @@ func TestWrittenWhenTheSessionEnds(t *testing.T) {
 	}
 	if got := eval[string](b, "String(sessionStorage.getItem('typed'))"); got != "null" {
 		t.Errorf("after it was sent the tab still keeps %s", got)
+	}
+}
+
+// What is answered with a file can be asked for again on the same page.
+func TestBackupTwice(t *testing.T) {
+	w := newWorld(t)
+	w.site.Close()
+	made := &copies{text: "the database"}
+	w.serve(web.Config{Store: w.db, Actor: w.host, Backups: made})
+	b := w.tab("root")
+	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Admin), URL: w.site.URL})
+	b.open("/settings")
+	for i := range int32(2) {
+		b.sees("!document.querySelector('form[action$=backup]').dataset.sent")
+		b.click("form[action$=backup] button")
+		w.until("a backup is downloaded", func() bool { return made.closed.Load() == i+1 })
+	}
+}
+
+// On a phone the boxes of "Answer several" are large enough to be hit, and the palette leads to proposals.
+func TestBoxesOnAPhone(t *testing.T) {
+	d := newLinkDesk(t, memory.New())
+	d.asked("a", func(q *keep.Escalation) { q.Question = strings.Repeat("May pay call bank.pay for a long time? ", 8) })
+	b := d.sit()
+	b.size(390, 844, chromedp.EmulateMobile)
+	b.open("/inbox/together")
+	if wide := eval[float64](b, "document.querySelector('.pick input').getBoundingClientRect().width"); wide < 18 {
+		t.Errorf("a box is %v pixels wide", wide)
+	}
+	b.accessible("answer several")
+	b.sees("document.querySelector('#palette a[href=\"/proposals\"]')")
+	b.open("/inbox")
+	b.accessible("inbox")
+}
+
+// Notes are as long as the field allows, in any script; an answer leads back to the list that it was given on, and
+// to no other page.
+func TestNotesAndLists(t *testing.T) {
+	d := newLinkDesk(t, memory.New())
+	ask := pagesWith(t, d.db.(*memory.Store))
+	note := strings.TrimSpace(strings.Repeat("ж漢\r\n", 1333) + "ж") // 4000 characters, as a browser counts them
+	for list, want := range map[string]string{
+		"/inbox?workflow=w-b": "/inbox?workflow=w-b&did=decided", "/inbox?show=each&after=x": "/inbox?show=each&did=decided", "": "/inbox?did=decided",
+		"https://elsewhere.example/?workflow=w&next=//x": "/inbox?workflow=w&did=decided", "/inbox?cause=a+b+c": "/inbox?cause=a+b+c&did=decided",
+	} {
+		q := d.asked(fmt.Sprint(len(list)), nil)
+		ask("POST", "/inbox/"+string(q.ID), url.Values{"action": {"reject"}, "note": {note + "xx"}}).want(t, http.StatusBadRequest, "a note has at most 4000 characters")
+		a := ask("POST", "/inbox/"+string(q.ID), url.Values{"action": {"reject"}, "from": {"inbox"}, "list": {list}, "note": {note}})
+		a.want(t, http.StatusSeeOther)
+		if got := a.header.Get("Location"); got != want {
+			t.Errorf("from %q the answer leads to %s, want %s", list, got, want)
+		}
+		if got := d.decision(q); got == nil || got.Note != strings.ReplaceAll(note, "\r\n", "\n") {
+			t.Errorf("the decision is %.100v", got)
+		}
 	}
 }

@@ -253,6 +253,8 @@ var engineBreaks = []Break{
 		`case !lifecycle.WaitsForTime(run):`, `case false:`, "./operator -run TestRetryNow"},
 	{"form-without-a-session-leads-elsewhere", "explained", "api/access/login.go",
 		`err == nil && from.Host == r.Host {`, `err == nil {`, "./api/access -run TestFormWithoutASession"},
+	{"form-makes-a-second-token", "once", "api/access/secret.go",
+		`c.ID, c.Hash = once, hash(random)`, `c.ID, c.Hash = Once(), hash(random)`, "./web -run TestTokens"},
 	{"looking-at-a-link-decides", "once", "web/web.go",
 		`s.byLink(s.linkShow)`, `s.byLink(s.linkDecide)`, "./web -run TestLinkShowsAndPressDecides"},
 	{"code-in-the-address-decides", "once", "api/access/link.go",

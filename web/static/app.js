@@ -181,6 +181,8 @@
 		if (e.target.method !== "post") return;
 		if (e.target.dataset.sent || e.target.closest("[data-held]")) { e.preventDefault(); return; }
 		e.target.dataset.sent = "1";
+		// What is answered with a file leaves the page here, to be pressed again.
+		if (e.target.hasAttribute("data-file")) setTimeout(function () { delete e.target.dataset.sent; }, 2000);
 		keepTexts(e.target);
 	});
 
