@@ -101,7 +101,7 @@ func TestActions(t *testing.T) {
 	})
 	t.Run("pause and resume", func(t *testing.T) {
 		c.post("/workflows/mails/pause", "note", "<b>closed</b> until Monday").want(t, 200, "The workflow is paused.", ">Resume ", "&lt;b&gt;closed&lt;/b&gt; until Monday")
-		c.post("/workflows/mails/pause", "note", strings.Repeat("x", 4001)).want(t, 400, "a note has at most 4000 bytes")
+		c.post("/workflows/mails/pause", "note", strings.Repeat("x", 4001)).want(t, 400, "a note has at most 4000 characters")
 		c.post("/workflows/mails/resume").want(t, 200, "The workflow runs again.", ">Pause ")
 		c.post("/workflows/nobody/pause").want(t, 404, "no workflow &#34;nobody&#34;")
 	})
@@ -231,8 +231,20 @@ func TestTokens(t *testing.T) {
 	w.site.Close()
 	w.serve(web.Config{Store: w.db, Actor: w.host, Access: store})
 	admin := w.as("ada", access.Admin)
-	a := admin.post("/settings/tokens", "name", "deploy bot", "role", "author", "days", "90")
+	form := regexp.MustCompile(`name="once" value="([^"]*)"`).FindStringSubmatch(admin.get("/settings").body)
+	if form == nil {
+		t.Fatal("the form names no token")
+	}
+	made := []string{"once", form[1], "name", "deploy bot", "role", "author", "days", "90"}
+	a := admin.post("/settings/tokens", made...)
 	a.want(t, 200, "shown once", "deploy bot")
+	admin.post("/settings/tokens", made...).want(t, http.StatusConflict, "this token was made already") // the page was loaded again
+	if all, err := store.Credentials(t.Context(), keep.CredentialToken); err != nil || len(all) != 1 {
+		t.Errorf("one form made %d tokens, %v", len(all), err)
+	}
+	for _, once := range []string{"", "short", "../../abcd", "keep_aaaaa"} {
+		admin.post("/settings/tokens", "once", once, "name", "x", "role", "viewer", "days", "1").want(t, 400, "does not name the token")
+	}
 	secret := regexp.MustCompile(`keep_[a-z0-9]+_[a-z0-9]+`).FindString(a.body)
 	if secret == "" {
 		t.Fatal("no secret was shown")
@@ -242,7 +254,7 @@ func TestTokens(t *testing.T) {
 		t.Error("the secret is shown twice")
 	}
 	for _, bad := range [][]string{{"name", "", "role", "author", "days", "1"}, {"name", "x", "role", "god", "days", "1"}, {"name", "x", "role", "viewer", "days", "0"}} {
-		admin.post("/settings/tokens", bad...).want(t, 400)
+		admin.post("/settings/tokens", append(bad, "once", access.Once())...).want(t, 400)
 	}
 	for _, role := range []access.Role{access.Viewer, access.Operator, access.Author} {
 		c := w.as("bob", role)

@@ -295,7 +295,7 @@ func TestLive(t *testing.T) {
 	bob.sees("document.querySelector('#live-state').textContent == 'live'")
 	bob.click(fmt.Sprintf("#q-%s [value=approve]", q.ID))
 	bob.says("Your decision is recorded.")
-	ada.sees(fmt.Sprintf("!document.querySelector('#q-%s')", q.ID))
+	ada.sees(fmt.Sprintf("document.querySelector('#q-%s').innerText.includes('bob decided')", q.ID))
 	ada.sees("document.querySelector('#open-count').textContent.includes('3')")
 	if got := eval[string](ada, fmt.Sprintf("document.querySelector('%s').value", note)); got != "looked at it" {
 		t.Errorf("the note is %q after the update", got)

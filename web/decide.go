@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -62,12 +61,14 @@ func (s *site) linkShow(w http.ResponseWriter, r *http.Request, id keep.Escalati
 // linkDecide records the decision of who pressed, and shows it.
 func (s *site) linkDecide(w http.ResponseWriter, r *http.Request, id keep.EscalationID, who access.Identity) {
 	code := r.PostForm.Get("code") // read where it was checked
-	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: approval.FromLink, Note: strings.TrimSpace(r.PostForm.Get("note"))}
+	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: approval.FromLink}
+	var noteErr error
+	d.Note, noteErr = noteOf(r.PostForm)
 	q, err := s.cfg.Store.Escalation(r.Context(), id)
 	switch {
 	case err != nil:
-	case len(d.Note) > maxNote:
-		err = refusef("a note has at most %d bytes", maxNote)
+	case noteErr != nil:
+		err = noteErr
 	case d.Action == "":
 		err = refusef("no action was chosen")
 	case d.Action == keep.Approve && cardOf(q).Whole().Cut:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/host/link"
 	"github.com/keep-run/keep/internal/browsertest"
 	"github.com/keep-run/keep/internal/pgtest"
@@ -33,18 +34,19 @@ type linkDesk struct {
 	db    store.Store
 	links *link.Links
 	site  *httptest.Server
+	feed  *feed.Feed
 	now   func() time.Time // of who records answers
 }
 
 func newLinkDesk(tb testing.TB, db store.Store) *linkDesk {
 	tb.Helper()
-	d := &linkDesk{TB: tb, db: db, now: time.Now}
+	d := &linkDesk{TB: tb, db: db, feed: feed.New(64), now: time.Now}
 	actor, err := operator.New(db, operator.Config{Now: func() time.Time { return d.now() }})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(tb.Output(), nil))
-	pages, err := web.New(web.Config{Store: db, Actor: actor, Logger: log})
+	pages, err := web.New(web.Config{Store: db, Actor: actor, Feed: d.feed, Logger: log})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -56,7 +58,10 @@ func newLinkDesk(tb testing.TB, db store.Store) *linkDesk {
 	}
 	d.site.Config.Handler = guard.Handler(pages)
 	d.site.Start()
-	tb.Cleanup(d.site.Close)
+	tb.Cleanup(func() {
+		d.site.CloseClientConnections() // streams do not end by themselves
+		d.site.Close()
+	})
 	return d
 }
 
@@ -83,6 +88,7 @@ func (d *linkDesk) asked(id string, change func(*keep.Escalation)) keep.Escalati
 			d.Fatal(err)
 		}
 	}
+	d.feed.Publish(feed.Change{Workflow: w, Kinds: []feed.Kind{feed.Escalation}})
 	return q
 }
 

@@ -68,8 +68,10 @@ func funcs(s *static) template.FuncMap {
 		"lasted":   lasted,
 		"list":     func(s ...string) []string { return s },
 		"asks":     kindWord,
-		"form":     func(c card, from string) map[string]any { return map[string]any{"Card": c, "From": from} },
-		"add":      func(a, b int) int { return a + b },
+		"form": func(c card, from, list string) map[string]any {
+			return map[string]any{"Card": c, "From": from, "List": list}
+		},
+		"add": func(a, b int) int { return a + b },
 	}
 }
 

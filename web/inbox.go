@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -320,11 +321,14 @@ type inboxData struct {
 	Cards     []causeCard
 	Decided   bool // shows the closed ones
 	Each      bool // every question has a card of its own
-	More      int  // causes that are not shown
+	causes    []causeRow
+	More      int // causes that are not shown
 	Cause     *causeRow
 	Workflow  keep.WorkflowName
 	Workflows []keep.WorkflowName
 	Pager     pager
+	Others    bool   // other questions are open than the reader has before them
+	Here      string // the list as it is now
 }
 
 // A causeCard is a question in the place of all that have its cause.
@@ -335,6 +339,9 @@ type causeCard struct {
 
 // Card is the question.
 func (c causeCard) Card() card { return c.card }
+
+// IsNewest reports whether the card shows the newest question of its cause.
+func (c causeCard) IsNewest() bool { return c.Cause != nil && c.Cause.Example == c.ID }
 
 // Query writes the filter of the list, with what is to be shown.
 func (d inboxData) Query(show string) string {
@@ -362,8 +369,54 @@ func (s *site) inbox(r *http.Request) (page, error) {
 	default:
 		err = s.listCauses(ctx, &d)
 	}
+	if on := q["on"]; err == nil && len(on) > 0 {
+		err = s.stay(ctx, &d, on)
+	}
+	d.Here = listOf(r.URL.RawQuery)
 	p.Data = d
 	return p, err
+}
+
+// listOf returns the address of the list that a query of it names, without a place in it, and of no other page.
+func listOf(raw string) string {
+	q, _ := url.ParseQuery(raw) // what cannot be read is left out
+	return "/inbox" + query("show", q.Get("show"), "workflow", q.Get("workflow"), "cause", q.Get("cause"))
+}
+
+// stay puts the questions that the reader has before them in the place of those of the list. An open
+// page is read again with them: what a person reads, writes about or is about to press does not become
+// another question, and nothing moves. One that is over stays as a card that says so.
+func (s *site) stay(ctx context.Context, d *inboxData, on []string) error {
+	listed := make(map[keep.EscalationID]bool, len(d.Cards))
+	for _, c := range d.Cards {
+		listed[c.ID] = true
+	}
+	var qs []keep.Escalation
+	for _, id := range on[:min(len(on), inboxSize)] {
+		q, err := s.cfg.Store.Escalation(ctx, keep.EscalationID(id))
+		if errors.Is(err, keep.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		qs = append(qs, q)
+		delete(listed, q.ID)
+	}
+	cards, err := s.cards(ctx, qs)
+	d.Others, d.Cards = len(listed) > 0, nil
+	for _, c := range cards {
+		d.Cards = append(d.Cards, causeCard{card: c, Cause: d.causeOf(c.ID)})
+	}
+	return err
+}
+
+// causeOf returns the cause that stands for several questions, of which id is one; nil: there is none.
+func (d *inboxData) causeOf(id keep.EscalationID) *causeRow {
+	if i := slices.IndexFunc(d.causes, func(c causeRow) bool { return c.Count > 1 && slices.Contains(c.All, id) }); i >= 0 {
+		return &d.causes[i]
+	}
+	return nil
 }
 
 // listQuestions reads one page of questions.
@@ -397,6 +450,7 @@ func (s *site) listCauses(ctx context.Context, d *inboxData) error {
 	if d.Workflow != "" {
 		rows = slices.DeleteFunc(rows, func(c causeRow) bool { return !slices.Contains(c.Workflows, d.Workflow) })
 	}
+	d.causes = rows
 	shown := rows[:min(len(rows), inboxSize)]
 	d.More = len(rows) - len(shown)
 	var qs []keep.Escalation
@@ -483,8 +537,17 @@ func (s *site) question(r *http.Request) (page, error) {
 	return p, nil
 }
 
-// maxNote bounds what is recorded of a person's words, in bytes.
+// maxNote bounds what is recorded of a person's words, in characters, as the fields of forms do.
 const maxNote = 4000
+
+// noteOf returns the note of a form, in which a line ends as a browser counts it.
+func noteOf(form url.Values) (string, error) {
+	note := strings.ReplaceAll(strings.TrimSpace(form.Get("note")), "\r\n", "\n")
+	if utf8.RuneCountInString(note) > maxNote {
+		return "", refusef("a note has at most %d characters", maxNote)
+	}
+	return note, nil
+}
 
 // decide records an answer. If the question was already answered, the error names who
 // answered it. An answer that may send something again needs a second press.
@@ -497,12 +560,13 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 	if d.Action == "" {
 		return "", "", refusef("no action was chosen")
 	}
-	to = "/inbox"
+	_, list, _ := strings.Cut(r.PostForm.Get("list"), "?")
+	to = listOf(list)
 	if r.PostForm.Get("from") == "question" {
-		to += "/" + url.PathEscape(string(id))
+		to = "/inbox/" + url.PathEscape(string(id))
 	}
 	if d.Action.NeedsConfirmation() && r.PostForm.Get("confirm") == "" {
-		return confirmPath(id) + query("action", string(d.Action), "note", d.Note, "from", r.PostForm.Get("from")), "", nil
+		return confirmPath(id) + query("action", string(d.Action), "note", d.Note, "from", r.PostForm.Get("from"), "list", r.PostForm.Get("list")), "", nil
 	}
 	// The list has no such button; a form that was made by hand, or of a page from before, is refused.
 	// A question that cannot be read, or is over, is left to Decide, which says so.
@@ -569,6 +633,7 @@ type confirmData struct {
 	Choice keep.Choice
 	Note   string
 	From   string // the page that the answer was given on
+	List   string // the list that it was, if it was one
 }
 
 // confirm asks for the second press, and shows what would be sent to whom.
@@ -579,7 +644,7 @@ func (s *site) confirm(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	p := page{Title: "Send again?", Section: "inbox", Of: q.Workflow}
-	d := confirmData{Note: cut(maxNote, form.Get("note")), From: form.Get("from")}
+	d := confirmData{Note: cut(4*maxNote, form.Get("note")), From: form.Get("from"), List: form.Get("list")}
 	for _, c := range q.Choices {
 		if string(c.Action) == form.Get("action") && c.Action.NeedsConfirmation() {
 			d.Choice = c
@@ -600,9 +665,10 @@ func decisionOf(r *http.Request) (keep.Decision, error) {
 		return keep.Decision{}, err
 	}
 	who, _ := access.From(r.Context())
-	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: FromPages, Note: strings.TrimSpace(r.PostForm.Get("note"))}
-	if len(d.Note) > maxNote {
-		return d, refusef("a note has at most %d bytes", maxNote)
+	note, err := noteOf(r.PostForm)
+	d := keep.Decision{Action: keep.Action(r.PostForm.Get("action")), By: who.Name, From: FromPages, Note: note}
+	if err != nil {
+		return d, err
 	}
 	// Other answers have no result, whatever a form sends.
 	if result := strings.TrimSpace(r.PostForm.Get("result")); result != "" && (d.Action == keep.Happened || d.Action == keep.TreatAsDone) {

@@ -156,7 +156,7 @@ func (s *site) confirmItem(r *http.Request) (page, error) {
 		return p, refusef("the item cannot be done again: %s", why)
 	}
 	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
-	d := confirmItemData{Item: it, Query: itemQuery(it.Workflow, it.ID), Note: cut(maxNote, q.Get("note"))}
+	d := confirmItemData{Item: it, Query: itemQuery(it.Workflow, it.ID), Note: cut(4*maxNote, q.Get("note"))}
 	for _, m := range slices.Backward(ms) {
 		if m.Attempt == it.Attempt && m.State == keep.Applied {
 			d.Calls = append(d.Calls, m)

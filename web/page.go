@@ -53,7 +53,7 @@ const maxPlaces = 200
 // places returns the pages, then the workflows.
 func (s *site) places(ctx context.Context) ([]link, error) {
 	out := []link{{"/", "Home", "page"}, {"/inputs", "Inputs", "page"}, {"/inbox", "Inbox", "page"}, {"/runs", "Runs", "page"},
-		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/items", "Items", "page"},
+		{"/runs?open=1", "Unfinished runs", "page"}, {"/workflows", "Workflows", "page"}, {"/proposals", "Proposals", "page"}, {"/items", "Items", "page"},
 		{"/mutations", "Mutations", "page"}, {"/connections", "Connections", "page"}, {"/accounts", "Accounts", "page"}, {"/hooks", "Hooks", "page"}, {"/budgets", "Budgets", "page"}, {"/keys", "Keys", "page"}, {"/settings", "Settings", "page"}}
 	if who, _ := access.From(ctx); s.setsSecrets(who) {
 		out = append(out, link{"/secrets", "Secrets", "page"})
@@ -273,6 +273,10 @@ func statusOf(err error) (int, errorText) {
 	switch {
 	case errors.Is(err, keep.ErrNotFound):
 		return http.StatusNotFound, errorText{What: "Not found", Why: err.Error() + ".", Next: "Check the address, or begin at the home page."}
+	case errors.Is(err, access.ErrMade):
+		return http.StatusConflict, errorText{What: "Made already", Why: err.Error() + ".", Next: "Look at the tokens that there are.", Link: "/settings"}
+	case errors.Is(err, access.ErrOnce):
+		return http.StatusBadRequest, errorText{What: "The request is not valid", Why: err.Error() + ".", Next: "Begin again with the settings.", Link: "/settings"}
 	case errors.Is(err, keep.ErrBadCursor):
 		return http.StatusBadRequest, errorText{What: "This is not a page of the list", Why: err.Error() + ".", Next: "Begin at its first page."}
 	case errors.Is(err, keep.ErrDecided), errors.Is(err, idempotency.ErrNotUnknown):

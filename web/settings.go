@@ -16,8 +16,9 @@ import (
 // keep.toml.
 type settingsData struct {
 	Who     access.Identity
-	Session bool // the browser is logged in, and can be logged out
-	Admin   bool // sees credentials
+	Session bool   // the browser is logged in, and can be logged out
+	Admin   bool   // sees credentials
+	Once    string // of the form for a new token, which makes one
 	Tokens  []keep.Credential
 	Logins  []keep.Credential // sessions
 	Roles   []access.Role
@@ -98,7 +99,7 @@ func (s *site) settings(r *http.Request) (page, error) {
 		},
 	}
 	if d.Session = id.Via == access.ViaSession; s.cfg.Access != nil && id.Role.Covers(access.Admin) {
-		d.Admin, d.Roles = true, access.Roles()
+		d.Admin, d.Roles, d.Once = true, access.Roles(), access.Once()
 		var err error
 		if d.Tokens, err = s.cfg.Access.Credentials(r.Context(), keep.CredentialToken); err != nil {
 			return page{}, err
@@ -143,7 +144,8 @@ func (s *site) issueToken(r *http.Request) (page, error) {
 	case access.Role(c.Role).Validate() != nil:
 		return p, refusef("%v", access.Role(c.Role).Validate())
 	}
-	secret, c, err := access.Issue(r.Context(), s.cfg.Access, c, time.Now(), time.Duration(days)*24*time.Hour)
+	// To load the page with the secret again sends its form again, which makes no second token.
+	secret, c, err := access.IssueOnce(r.Context(), s.cfg.Access, r.PostForm.Get("once"), c, time.Now(), time.Duration(days)*24*time.Hour)
 	p.Data = tokenData{c, secret}
 	return p, err
 }

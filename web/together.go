@@ -131,7 +131,7 @@ type confirmTogetherData struct {
 func (s *site) confirmTogether(r *http.Request) (page, error) {
 	form := r.URL.Query()
 	p := page{Title: "Send again?", Section: "inbox"}
-	d := confirmTogetherData{Action: keep.Action(form.Get("action")), Note: cut(maxNote, form.Get("note"))}
+	d := confirmTogetherData{Action: keep.Action(form.Get("action")), Note: cut(4*maxNote, form.Get("note"))}
 	for _, id := range form["id"][:min(len(form["id"]), mostTogether)] {
 		q, err := s.cfg.Store.Escalation(r.Context(), keep.EscalationID(id))
 		if err != nil {

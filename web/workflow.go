@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -293,9 +292,9 @@ func (s *site) pause(r *http.Request) (to, did string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", "", err
 	}
-	note := strings.TrimSpace(r.PostForm.Get("note"))
-	if len(note) > maxNote {
-		return "", "", refusef("a note has at most %d bytes", maxNote)
+	note, err := noteOf(r.PostForm)
+	if err != nil {
+		return "", "", err
 	}
 	return "/workflows/" + string(w), "paused", s.cfg.Actor.Pause(r.Context(), w, note)
 }

@@ -197,10 +197,15 @@ func (g *Guard) used(ctx context.Context, c keep.Credential, now time.Time) erro
 	return g.cfg.Store.UseCredential(ctx, c.ID, now)
 }
 
-// turnAway sends people to the login, and tells programs what they need.
+// turnAway sends people to the login, and tells programs what they need. A form that was sent after the session
+// ended did nothing, and leads back to its page. A stream has no page to show.
 func (g *Guard) turnAway(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+	accept := r.Header.Get("Accept")
+	if html := strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/event-stream"); html && r.Method == http.MethodGet {
 		http.Redirect(w, r, "/login?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		return
+	} else if html && r.Method == http.MethodPost {
+		g.ended(w, r)
 		return
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")

@@ -286,6 +286,29 @@ func TestTokenOfAnAgent(t *testing.T) {
 	}
 }
 
+// A form that comes without a session is answered with a page that leads back to where it was written, and never to another site.
+func TestFormWithoutASession(t *testing.T) {
+	d := newDoor(t, access.Config{})
+	send := func(accept, from string) (int, string) {
+		return d.ask(http.DefaultClient, http.MethodPost, "/inbox/esc_1", strings.NewReader("action=approve"), func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.Header.Set("Accept", accept)
+			r.Header.Set("Referer", from)
+		})
+	}
+	for from, back := range map[string]string{d.server.URL + "/inbox?workflow=a": "/inbox?workflow=a#typed", "https://elsewhere.example/x": "/#typed", d.server.URL + "//elsewhere.example": "/#typed", "": "/#typed"} {
+		status, page := send("text/html,*/*", from)
+		if status != http.StatusUnauthorized || !strings.Contains(page, "Nothing was done or recorded") || !strings.Contains(page, `href="`+back+`"`) {
+			t.Errorf("from %q: %d, want a page that leads to %s:\n%s", from, status, back, page)
+		}
+	}
+	for _, accept := range []string{"*/*", "application/json", "text/html, text/event-stream"} {
+		if status, body := send(accept, ""); status != http.StatusUnauthorized || !strings.Contains(body, `"status":401`) {
+			t.Errorf("a program that accepts %s reads %d %s", accept, status, body)
+		}
+	}
+}
+
 // A page of another site reaches nothing, whatever name it has.
 func TestOtherSites(t *testing.T) {
 	d := newDoor(t, access.Config{Hosts: []string{"keep.example.com"}})

@@ -157,8 +157,34 @@ const loginText = `<!doctype html>
 // the browser of who asked for it, never for a message that programs may open.
 func OpenedURL(link string) string { return link + "&now=1" }
 
-// form shows the login.
-func (g *Guard) form(w http.ResponseWriter, r *http.Request, status int, problem string) {
+// endedPage says that a form did nothing. The script of the pages keeps the texts of a form that is sent; behind
+// #typed they are put into it again.
+var endedPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("ended").Parse(endedText)) })
+
+const endedText = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>The session has ended · Keep</title><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="/static/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/static/app.css"></head><body class="alone">
+<main><h1>The session has ended</h1>
+<p class="notice bad" role="alert">Nothing was done or recorded: this browser is not logged in any more.</p>
+<div class="card"><p>Log in, and send it again. What you wrote is kept in this tab, but for secrets and files.</p>
+<p class="acts"><a class="button primary" href="{{.Login}}">Log in</a> <a class="button" href="{{.Back}}">I have logged in: back to the page</a></p></div></main></body></html>
+`
+
+// ended answers a form that came without a session.
+func (g *Guard) ended(w http.ResponseWriter, r *http.Request) {
+	back := "/"
+	if from, err := url.Parse(r.Referer()); err == nil && from.Host == r.Host {
+		back = local(from.RequestURI())
+	}
+	back += "#typed"
+	pageHeader(w, http.StatusUnauthorized)
+	_ = endedPage().Execute(w, map[string]any{ // the client is gone
+		"Back": back, "Login": "/login?" + url.Values{"next": {back}}.Encode(),
+	})
+}
+
+// pageHeader begins the answer to a browser that is not logged in.
+func pageHeader(w http.ResponseWriter, status int) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
@@ -166,6 +192,11 @@ func (g *Guard) form(w http.ResponseWriter, r *http.Request, status int, problem
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
+}
+
+// form shows the login.
+func (g *Guard) form(w http.ResponseWriter, r *http.Request, status int, problem string) {
+	pageHeader(w, status)
 	code := ""
 	if problem == "" {
 		code = r.URL.Query().Get("code")

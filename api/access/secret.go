@@ -49,6 +49,32 @@ func Issue(ctx context.Context, s store.Access, c keep.Credential, now time.Time
 	return secret, c, nil
 }
 
+// ErrMade is returned for a form that made its credential before.
+var ErrMade = errors.New("this token was made already, and its secret is shown once; if it was not copied, revoke it and make another")
+
+// ErrOnce is returned for a name that is not of Once.
+var ErrOnce = errors.New("the form does not name the token that it makes")
+
+// Once names one new credential, for IssueOnce.
+func Once() string { return strings.ToLower(rand.Text()[:10]) }
+
+// IssueOnce issues a credential whose id is once, so that one is made however often this is asked for.
+func IssueOnce(ctx context.Context, s store.Access, once string, c keep.Credential, now time.Time, life time.Duration) (secret string, _ keep.Credential, err error) {
+	if len(once) != 10 || strings.Trim(once, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return "", c, ErrOnce
+	}
+	random := strings.ToLower(rand.Text())
+	c.ID, c.Hash = once, hash(random)
+	c, err = Add(ctx, s, c, now, life)
+	if errors.Is(err, keep.ErrStale) {
+		err = ErrMade
+	}
+	if err != nil {
+		return "", c, err
+	}
+	return prefix + "_" + once + "_" + random, c, nil
+}
+
 // Add stores the credential of a secret that Make returned. A zero life never ends.
 func Add(ctx context.Context, s store.Access, c keep.Credential, now time.Time, life time.Duration) (keep.Credential, error) {
 	role := Role(c.Role)

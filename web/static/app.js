@@ -7,8 +7,8 @@
 	var all = function (selector) { return Array.prototype.slice.call(document.querySelectorAll(selector)); };
 
 	// On a narrow screen the place in the navigation may be out of sight.
-	var place = $(".top nav [aria-current]");
-	if (place) place.parentNode.scrollLeft = place.offsetLeft - place.parentNode.offsetLeft - 40;
+	var current = $(".top nav [aria-current]");
+	if (current) current.parentNode.scrollLeft = current.offsetLeft - current.parentNode.offsetLeft - 40;
 
 	// Times.
 
@@ -56,7 +56,8 @@
 		try { localStorage.setItem("theme", root.dataset.theme); } catch (e) { /* lasts as long as the page */ }
 	}
 
-	// Rows: j and k move, Enter opens.
+	// Rows: j and k move, Enter opens, digits act. A digit is for the row that was chosen by j or k, or
+	// that the focus is in, and for no other: it may be one of a text whose field is gone.
 
 	function rows() { return all("[data-row]").filter(function (r) { return r.offsetParent !== null; }); }
 
@@ -65,21 +66,27 @@
 		if (!list.length) return;
 		var at = list.findIndex(function (r) { return r.classList.contains("here"); });
 		var to = at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.max(0, Math.min(list.length - 1, at + by));
-		list.forEach(function (r) { r.classList.remove("here"); });
-		list[to].classList.add("here");
+		choose(list[to]);
 		list[to].scrollIntoView({ block: "nearest" });
 		var link = list[to].querySelector("a");
 		if (link) link.focus({ preventScroll: true });
 	}
 
-	function here() { return $("[data-row].here") || $(".card.ask:focus-within"); }
+	function choose(row) {
+		all("[data-row].here").forEach(function (r) { r.classList.remove("here"); });
+		if (row) row.classList.add("here");
+	}
+
+	function here() { return $("[data-row].here") || $("[data-row]:focus-within"); }
 
 	function act(n) {
-		var scope = here();
-		if (!scope || !scope.querySelector("[data-act]")) scope = $("[data-acts]");
-		var button = scope && scope.querySelector('[data-act="' + n + '"]');
+		var row = here(), button = row && row.querySelector('[data-act="' + n + '"]');
 		if (button) button.click();
 	}
+
+	function isField(e) { return /^(INPUT|TEXTAREA|SELECT)$/.test(e.tagName); }
+
+	document.addEventListener("focusin", function (e) { if (isField(e.target)) choose(null); });
 
 	// The palette and the help.
 
@@ -124,8 +131,12 @@
 			return;
 		}
 		if (e.target.id === "palette-q") { paletteKey(e); return; }
-		var typing = /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName);
-		if (typing && e.key === "Escape") { e.target.blur(); return; }
+		var typing = isField(e.target);
+		if (typing && e.key === "Escape") {
+			e.target.blur();
+			choose(e.target.closest("[data-row]"));
+			return;
+		}
 		if (typing || e.ctrlKey || e.metaKey || e.altKey || $("dialog[open]")) return;
 		if (e.key === "j") move(1);
 		else if (e.key === "k") move(-1);
@@ -168,9 +179,50 @@
 	// Twice sent is once meant: the second click of a button does nothing.
 	document.addEventListener("submit", function (e) {
 		if (e.target.method !== "post") return;
-		if (e.target.dataset.sent) { e.preventDefault(); return; }
+		if (e.target.dataset.sent || e.target.closest("[data-held]")) { e.preventDefault(); return; }
 		e.target.dataset.sent = "1";
+		// What is answered with a file leaves the page here, to be pressed again.
+		if (e.target.hasAttribute("data-file")) setTimeout(function () { delete e.target.dataset.sent; }, 2000);
+		keepTexts(e.target);
 	});
+
+	// The texts of a form that is sent, for the case that the session has ended: whoever logs in then comes back
+	// to them. Nothing is kept of a form with a secret.
+	function fields(form) {
+		if (form.querySelector("input[type=password]")) return [];
+		return Array.prototype.filter.call(form.elements, function (f) { return f.name && /^(text|textarea)$/.test(f.type); });
+	}
+	function typed() {
+		return all("form[method=post]").some(function (form) {
+			return Array.prototype.some.call(form.elements, function (f) { return /^(text|textarea|password)$/.test(f.type) && f.value !== f.defaultValue; });
+		});
+	}
+	function keepTexts(form) {
+		var texts = fields(form).map(function (f) { return [f.name, f.value]; });
+		try { sessionStorage.setItem("typed", JSON.stringify({ to: form.getAttribute("action"), texts: texts })); } catch (e) { /* too long, or no storage */ }
+	}
+	function putTexts() {
+		var kept = null;
+		try {
+			kept = JSON.parse(sessionStorage.getItem("typed"));
+			sessionStorage.removeItem("typed");
+		} catch (e) { /* no storage */ }
+		if (location.hash !== "#typed") return;
+		history.replaceState(history.state, "", location.pathname + location.search);
+		if (!kept) return;
+		var form = all("form[method=post]").find(function (f) { return f.getAttribute("action") === kept.to; });
+		kept.texts.forEach(function (t) {
+			var field = form && fields(form).find(function (f) { return f.name === t[0]; });
+			if (field) field.value = t[1];
+			else if (t[1]) {
+				var line = document.createElement("p");
+				line.className = "notice";
+				line.textContent = "Not sent, and its form is not here any more: “" + t[1] + "”";
+				$("#main").insertBefore(line, $("#page"));
+			}
+		});
+	}
+	putTexts();
 	window.addEventListener("pageshow", function () {
 		all("form[data-sent]").forEach(function (f) { delete f.dataset.sent; });
 	});
@@ -178,26 +230,83 @@
 	// Live updates.
 
 	var kept = null; // the row at the cursor
+	var at = null; // the pointer
+	var spot = null; // what a person is at, and how far down it is
+
+	// What can be done, for a comparison: where it is sent, with what, by which buttons.
+	function doing(node) {
+		return (node.matches("form") ? [node] : Array.prototype.slice.call(node.querySelectorAll("form[method=post]"))).map(function (f) {
+			return [f.getAttribute("action")].concat(Array.prototype.map.call(f.querySelectorAll("input[type=hidden]:not([hx-morph-skip]), button"), function (e) {
+				return e.name + "=" + e.value + " " + e.textContent;
+			})).join("\n");
+		}).join("\n\n");
+	}
+
+	// A form stays what it was when a person began to read it: if something else can be done now, it is
+	// kept with what was written, and sends nothing any more.
+	function hold(old, now) {
+		if (!old.matches("[data-hold], form[method=post]")) return true;
+		if (old.hasAttribute("data-held")) return false;
+		var was = doing(old);
+		if (!was || was === doing(now)) return true;
+		old.setAttribute("data-held", "");
+		old.querySelectorAll("button").forEach(function (b) { b.disabled = true; });
+		var line = document.createElement("p"), link = document.createElement("a");
+		line.className = "sub";
+		line.setAttribute("role", "status");
+		line.textContent = "It changed meanwhile, and nothing can be sent from here any more; what you wrote is kept. ";
+		link.href = location.pathname + location.search;
+		link.textContent = "Show what can be done now";
+		line.appendChild(link);
+		old.appendChild(line);
+		return false;
+	}
+	if (window.htmx) htmx.registerExtension("hold", { htmx_before_morph_node: function (old, detail) { return hold(old, detail.newNode); } });
+
+	// What the pointer is over, or the cursor is in, stays where it is on the screen.
+	["pointermove", "pointerdown"].forEach(function (name) {
+		document.addEventListener(name, function (e) { at = [e.clientX, e.clientY]; }, { passive: true });
+	});
+	function place() {
+		var under = at && document.elementFromPoint(at[0], at[1]);
+		return under && under.closest("#page [id]") || document.activeElement.closest("#page [id]");
+	}
 
 	document.addEventListener("htmx:before:swap", function (e) {
 		// What is no page is not put in place of one: the session may have ended.
 		var response = e.detail.ctx && e.detail.ctx.response;
 		if (response && (response.status >= 400 || response.raw.redirected)) {
 			e.preventDefault();
-			if (response.raw.redirected) location.reload();
+			if (response.raw.redirected) ended();
 			else state("not up to date: the server answers " + response.status);
 			return;
 		}
-		var row = here();
+		if ($("#ended")) $("#ended").hidden = true;
+		var row = here(), still = place();
 		kept = row && row.id;
+		spot = still && { id: still.id, top: still.getBoundingClientRect().top };
+	});
+	document.addEventListener("htmx:before:settle", function () {
+		var still = spot && document.getElementById(spot.id);
+		var by = still ? still.getBoundingClientRect().top - spot.top : 0;
+		if (by) window.scrollBy({ top: by, behavior: "instant" });
 	});
 	document.addEventListener("htmx:after:settle", function () {
 		localize();
 		var row = kept && document.getElementById(kept);
-		if (row && row.hasAttribute("data-row")) row.classList.add("here");
+		if (row && row.hasAttribute("data-row") && !isField(document.activeElement)) row.classList.add("here");
 	});
 	document.addEventListener("htmx:sse:after:connection", function () { state("live"); });
-	document.addEventListener("htmx:sse:error", function () { state("reconnecting…"); });
+	document.addEventListener("htmx:sse:error", function (e) {
+		state("reconnecting…");
+		if (e.detail.status === 401) ended();
+	});
+
+	// A session that ended leads to the login, but not away from what was written.
+	function ended() {
+		if (!typed()) location.reload();
+		else $("#ended").hidden = false;
+	}
 
 	function state(text) {
 		var label = $("#live-state");
