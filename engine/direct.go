@@ -63,7 +63,11 @@ type DirectOutcome struct {
 // A Caller makes calls that no script makes, each in a run of its own, and finds out what
 // became of those in doubt.
 type Caller struct {
-	e    *Engine
+	e *Engine
+
+	// Ready reports whether a call in doubt can be asked about whose tool a person was to look at first. It may be asked often.
+	Ready func(keep.Mutation) bool
+
 	hard context.Context // ends when calls in flight must be given up
 
 	mu        sync.Mutex
@@ -72,7 +76,7 @@ type Caller struct {
 
 // Caller returns a Caller whose calls are given up when hard ends.
 func (e *Engine) Caller(hard context.Context) *Caller {
-	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool)}
+	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool), Ready: func(keep.Mutation) bool { return false }}
 }
 
 // execute notes that a run is executed here until done is called.
@@ -406,7 +410,7 @@ func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error
 		return next, err
 	case m.NextReconcileAt.IsZero():
 		return next, nil // it waits for a person
-	case m.NextReconcileAt.After(now):
+	case m.NextReconcileAt.After(now) && !(ledger.AsksForTool(m.Error) && c.Ready(m)):
 		return m.NextReconcileAt, nil
 	}
 	x.a.open = []schedule.Open{{Run: r, Doubt: x.mut}}

@@ -36,6 +36,25 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
+// A tool that has no param for the token is not called: nothing would show its effects, and its server would honour no key.
+func TestNoParamForTheToken(t *testing.T) {
+	for name, c := range map[string]struct{ schema, state string }{
+		"other params":     {`{"type":"object","properties":{"title":{"type":"string"}}}`, "failed"},
+		"no other ones":    {`{"type":"object","properties":{"title":{"type":"string"}},"additionalProperties":false}`, "failed"},
+		"any other ones":   {`{"type":"object","properties":{"title":{"type":"string"}},"additionalProperties":true}`, "applied"},
+		"nothing is known": {`{"type":"object"}`, "applied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Agent: "a", Rules: keyed()}
+			lists(t, s.Dir, `{"name":"create","inputSchema":`+c.schema+`}`)
+			d := open(t, s, nil)
+			r, _ := d.ask(7, "tools/call", `{"name":"notes__create","arguments":{"title":"x"}}`)
+			d.want(name, r, c.state, map[string]int{"applied": 1}[c.state])
+		})
+	}
+}
+
 // TestNamesOfOthers has a server, and a tool, whose names are no names in scripts: agents use both.
 func TestNamesOfOthers(t *testing.T) {
 	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}

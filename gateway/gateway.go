@@ -94,7 +94,7 @@ type Gateway struct {
 	flights   map[string]*flight    // calls under way, by the name of the call
 	delivered map[string]delivery   // not stored yet
 	lists     map[string]listing    // tools of servers, as they were listed last
-	changes   map[string]int        // how often servers said that their tools changed
+	changes   map[string]int        // how often servers said that their tools changed, or may have unsaid
 	sessions  map[*session]struct{} // to whom notifications go
 	progress  map[string]progress   // by the token that a server was given
 	tokens    int
@@ -120,6 +120,9 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	for _, s := range cfg.Servers {
 		s.MessageLimit, s.Logger = cmp.Or(s.MessageLimit, cfg.MessageLimit), cfg.Logger
 		s.Notified = func(m mcp.Message) { g.notified(s.Name, m) }
+		s.Allowed = func(ctx context.Context, tool string, args json.RawMessage) error {
+			return g.allowed(ctx, s.Name, tool, args)
+		}
 		s.Asked = func(ctx context.Context, m mcp.Message) mcp.Message { return g.asked(ctx, s.Name, m) }
 		g.servers = append(g.servers, mcp.NewServer(s))
 		g.listing[s.Name] = make(chan struct{}, 1)
@@ -151,6 +154,7 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	}
 	g.ctx, g.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	g.caller = g.engine.Caller(g.ctx)
+	g.caller.Ready = g.ready
 	if err := g.caller.Recover(ctx, cfg.Alone); err != nil {
 		return nil, err
 	}

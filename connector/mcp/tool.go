@@ -319,8 +319,14 @@ func (t *tool) arguments(m keep.Mutation) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
+type askingKey struct{}
+
+// Asks reports whether a call under a context finds out what became of another one: by the same call again, or by a lookup.
+func Asks(ctx context.Context) bool { return ctx.Value(askingKey{}) != nil }
+
 // Reconcile implements connector.Reconciler.
 func (t *asked) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	ctx = context.WithValue(ctx, askingKey{}, true)
 	switch {
 	case !t.p.covers(m.Payload):
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: "a call with these params has no mark"}, nil
