@@ -52,6 +52,11 @@ type DirectCall struct {
 	With func(keep.Run) []keep.Change
 }
 
+// prepared is what the run keeps of the call, which may be without a record: who makes it, and what it says.
+func (d DirectCall) prepared() json.RawMessage {
+	return marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask, "content": ledger.Hash(d.Params)}, "reservations": []any{}})
+}
+
 // A DirectOutcome is what became of a DirectCall: its run and its record as they are stored.
 // A run without a revision was refused before anything was recorded, as Failure says.
 type DirectOutcome struct {
@@ -187,7 +192,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		x := c.execution(a, keep.Run{
 			ID: id, Chain: id, Workflow: DirectWorkflow, Version: a.current.Version, Handler: DirectHandler, Kind: keep.Consumer,
 			Phase: keep.Prepared, Status: keep.StatusActive, Lane: d.Lane, CreatedAt: now, UpdatedAt: now,
-			Prepared: marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask}, "reservations": []any{}}),
+			Prepared: d.prepared(),
 		})
 		x.with = d.With
 		return x, nil
@@ -198,6 +203,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		return nil, err
 	}
 	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
+	next.Prepared = d.prepared()
 	next.Closed, next.Phase = false, keep.Prepared // it has no next: each attempt begins at its call
 	x := c.execution(a, next)
 	x.mut, x.closes = m, &closed

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -176,7 +177,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return notCalled(r.tool, why), false, nil
 	}
 	if out.Mutation.Key != "" && out.Mutation.State.Happened() && out.Mutation.PayloadHash != ledger.Hash(r.params) { // the service shows the one before
-		return otherContent(r.tool, out.Mutation.Key), false, nil
+		return otherContent(r.tool, string(out.Mutation.Key)), false, nil
 	}
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
 }
@@ -194,8 +195,8 @@ func (g *Gateway) decide(ctx context.Context, r request) (last *repeat.Last, see
 
 // answered answers a call from what the ledger has of the last one. Again says that this changes just now.
 func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a answer, again bool, err error) {
-	if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
-		return otherContent(r.tool, last.Mutation.Key), false, nil
+	if is := contentOf(last); is != "" && is != ledger.Hash(r.params) {
+		return otherContent(r.tool, repeat.Ref(last.Run)), false, nil
 	}
 	if !last.Run.Closed { // a person may have decided, or a lookup be due
 		if err := g.caller.AskAbout(g.ctx, last.Run); err != nil {
@@ -209,10 +210,19 @@ func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a
 	return g.known(r, last.Run, last.Mutation, nil, true), false, nil
 }
 
-// otherContent answers a call that the record of another stands for.
-func otherContent(tool keep.ToolName, record keep.MutationKey) answer {
-	return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
-		"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", tool, record), nil)
+// contentOf returns the hash of what a call said: what was sent, or else what its last attempt would send. Empty: a version kept the call
+// that did not say so.
+func contentOf(last *repeat.Last) string {
+	if m := last.Mutation; m.Key != "" && m.State != keep.Failed {
+		return m.PayloadHash
+	}
+	return cmp.Or(pinnedOf(last.Run).Content, last.Mutation.PayloadHash)
+}
+
+// otherContent answers a call that another one stands for.
+func otherContent(tool keep.ToolName, ref string) answer {
+	return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: make that one again, or ask keep_outcome with %s. Nothing was sent. "+
+		"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", tool, ref), nil)
 }
 
 // notCalled answers a call of which nothing was sent.
@@ -328,20 +338,12 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 		return failed("keep_outcome takes {\"ref\": \"mut_…\"}", nil)
 	}
 	unknown := failed(fmt.Sprintf("There is no call %.60s of yours. The reference of a call is in the sentence that you got for it, and in _meta[%q].", in.Ref, metaRef), nil)
-	m, err := g.store.Mutation(ctx, keep.MutationKey(in.Ref))
-	id := m.Run
-	if isMissing(err) { // it waits for a person, or was refused by one
-		rest, ok := strings.CutPrefix(in.Ref, "mut_")
-		if !ok {
-			return unknown
-		}
-		id, err = keep.RunID("run_"+rest), nil
+	rest, ok := strings.CutPrefix(in.Ref, "mut_")
+	if !ok {
+		return unknown
 	}
-	if err != nil {
-		return failed("The ledger could not be read: "+err.Error(), nil)
-	}
-	run, err := g.store.Run(ctx, id)
-	if isMissing(err) || err == nil && (run.Workflow != engine.DirectWorkflow || pinnedOf(run).Agent != agent) {
+	run, m, err := g.lastAttempt(ctx, keep.RunID("run_"+rest))
+	if err == nil && (run.ID == "" || pinnedOf(run).Agent != agent) {
 		return unknown
 	}
 	if err != nil {
@@ -350,11 +352,8 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 	if err := g.caller.AskAbout(g.ctx, run); err != nil {
 		g.log.Warn("ask what became of a call", "ref", in.Ref, "err", err)
 	}
-	if again, err := g.store.Mutation(ctx, m.Key); err == nil && m.Key != "" {
-		m = again
-	}
-	if again, err := g.store.Run(ctx, run.ID); err == nil {
-		run = again
+	if again, now, err := g.lastAttempt(ctx, run.Chain); err == nil && again.ID != "" {
+		run, m = again, now
 	}
 	tool := pinnedOf(run).Tool
 	out := map[string]any{"ref": in.Ref, "tool": tool, "state": repeat.State(run, m), "sentence": repeat.Sentence(tool, run, m), "result": nil}
@@ -368,11 +367,23 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 	return answer{result: textResult(string(text))}
 }
 
+// lastAttempt returns the last run of a call, and what is known of it. Without a run: there is no such call.
+func (g *Gateway) lastAttempt(ctx context.Context, chain keep.RunID) (run keep.Run, m keep.Mutation, err error) {
+	runs, _, err := g.store.Runs(ctx, keep.RunFilter{Workflow: engine.DirectWorkflow, Chain: chain}, keep.Page{Limit: 1})
+	if err != nil || len(runs) == 0 {
+		return run, m, err
+	}
+	m, err = g.recordOf(ctx, runs[0])
+	return runs[0], m, err
+}
+
 // A pinnedCall is what a run keeps of who makes which call.
 type pinnedCall struct {
 	Agent string        `json:"agent"`
 	Tool  keep.ToolName `json:"tool"`
 	Ask   string        `json:"ask"` // why a person had to agree, beside what the tool says
+
+	Content string `json:"content"` // the hash of what it says; empty: a version made it that did not keep that
 }
 
 func pinnedOf(run keep.Run) pinnedCall {

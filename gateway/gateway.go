@@ -29,6 +29,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/repeat"
@@ -364,13 +365,22 @@ func (g *Gateway) last(ctx context.Context, id string) (last *repeat.Last, seen 
 	if _, swept := errors.AsType[*keep.NotFoundError](err); swept {
 		return nil, seen, nil
 	}
-	if err == nil && last.Run.Mutation != "" {
-		last.Mutation, err = g.store.Mutation(ctx, last.Run.Mutation)
-		if _, missing := errors.AsType[*keep.NotFoundError](err); missing {
-			err = nil // it waits for a person before its call is recorded
-		}
+	if err == nil {
+		last.Mutation, err = g.recordOf(ctx, last.Run)
 	}
 	return last, seen, err
+}
+
+// recordOf returns what is known of the call of a run: its record, or what a person treats it as done by. Zero: neither is there.
+func (g *Gateway) recordOf(ctx context.Context, run keep.Run) (keep.Mutation, error) {
+	if run.Status == keep.StatusCommitted {
+		run.Phase = keep.Mutated // what was known of its call then still is
+	}
+	m, err := outcome.Of(ctx, g.store, run)
+	if isMissing(err) { // it waits for a person before its call is recorded
+		return keep.Mutation{}, nil
+	}
+	return m, err
 }
 
 // Settle waits until no call is under way, or until ctx ends.
