@@ -53,3 +53,35 @@ func takes(schema map[string]any, param string) bool {
 	more, says := schema["additionalProperties"]
 	return known || len(properties) == 0 || says && more != false
 }
+
+// keyed says why a call may not be made that brings the param of Keep's key; empty: it brings none. Its own key would be lost, and whoever
+// gave it relies on it.
+func keyed(p mcp.Pairing, args json.RawMessage) string {
+	key := p.Key(args)
+	var given map[string]json.RawMessage
+	if _ = json.Unmarshal(args, &given); key == "" || given[key] == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is Keep's, which makes a key of its own for each call: leave it out. An equal call is the same call until its answer was delivered; "+
+		"one that is meant once more has a text of its own as _meta[%q]", key, metaIntent)
+}
+
+// without returns the entry of a list without a param in its schema.
+func without(entry json.RawMessage, param string) json.RawMessage {
+	var all, schema, properties map[string]json.RawMessage
+	if param == "" || json.Unmarshal(entry, &all) != nil || json.Unmarshal(all["inputSchema"], &schema) != nil || json.Unmarshal(schema["properties"], &properties) != nil {
+		return entry
+	}
+	delete(properties, param)
+	schema["properties"], _ = json.Marshal(properties)
+	var required []string
+	if json.Unmarshal(schema["required"], &required) == nil {
+		schema["required"], _ = json.Marshal(append([]string{}, slices.DeleteFunc(required, func(name string) bool { return name == param })...))
+	}
+	all["inputSchema"], _ = json.Marshal(schema)
+	out, err := json.Marshal(all)
+	if err != nil {
+		return entry
+	}
+	return out
+}

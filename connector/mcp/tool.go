@@ -139,6 +139,14 @@ func (p Pairing) covers(payload json.RawMessage) bool {
 	return true
 }
 
+// Key returns the param that is the host's token in a call with these params, and in which the caller has no say; empty: there is none.
+func (p Pairing) Key(params json.RawMessage) string {
+	if p.TokenAppend != "" || !p.covers(params) {
+		return ""
+	}
+	return p.TokenParam
+}
+
 // A tool makes calls of a tool of a server that changes something.
 type tool struct {
 	server *Server

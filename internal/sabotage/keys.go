@@ -147,6 +147,8 @@ var keysBreaks = []Break{
 		`if len(p.When) == 0 && !takes(all, token) {`, `if false && !takes(all, token) {`, "./gateway -run TestDoubtWhoseToolLostItsKey"},
 	{"person-speaks-of-every-content", "doubt-is-not-failure", "gateway/call.go",
 		`return cmp.Or(pinnedOf(last.Run).Content, last.Mutation.PayloadHash)`, `return cmp.Or(last.Mutation.PayloadHash)`, "./gateway -run TestPersonSpeaksOfOneContent"},
+	{"key-of-an-agent-is-lost", "once", "gateway/fit.go",
+		`key == "" || given[key] == nil {`, `key != "" || given[key] == nil {`, "./gateway -run TestKeyOfTheAgent"},
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
 	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
