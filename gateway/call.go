@@ -207,7 +207,24 @@ func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a
 			return a, err == nil, err
 		}
 	}
-	return g.known(r, last.Run, last.Mutation, nil, true), false, nil
+	a = g.known(r, last.Run, last.Mutation, nil, true)
+	if last.Mutation.State.Happened() {
+		a.result = withText(a.result, madeBefore(last))
+	}
+	return a, false, nil
+}
+
+// madeBefore says of an answer that it is given again, to a model that sees no _meta.
+func madeBefore(last *repeat.Last) string {
+	done := "a person said that this call is done; it was not made"
+	if m := last.Mutation; m.Key != "" {
+		done = fmt.Sprintf("this call was made before, at %s; it was not made again", m.CreatedAt.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	more := ""
+	if last.Delivered.IsZero() {
+		more = ", or call something else first"
+	}
+	return fmt.Sprintf("Keep: %s. To make it once more, give it a text of its own as _meta[%q]%s.", done, metaIntent, more)
 }
 
 // contentOf returns the hash of what a call said: what was sent, or else what its last attempt would send. Empty: a version kept the call
@@ -314,6 +331,22 @@ func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
 		return out
 	}
 	return insert(result, `"_meta":`+string(text), len(all) == 0)
+}
+
+// withText returns the result of a server with one more text in its content. Everything else stays.
+func withText(result json.RawMessage, text string) json.RawMessage {
+	var all map[string]json.RawMessage
+	var content []json.RawMessage
+	if json.Unmarshal(result, &all) != nil || all == nil || all["content"] != nil && json.Unmarshal(all["content"], &content) != nil {
+		return result
+	}
+	one, _ := json.Marshal(map[string]string{"type": "text", "text": text})
+	all["content"], _ = json.Marshal(append(content, one))
+	out, err := json.Marshal(all)
+	if err != nil {
+		return result
+	}
+	return out
 }
 
 // insert returns an object with more members before the others, which stay as they are.

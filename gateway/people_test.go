@@ -235,7 +235,7 @@ func TestPersonSpeaksOfOneContent(t *testing.T) {
 			d.want("another after that", content(d, "2"), "", 0, other)
 			again := content(d, "1")
 			d.want("told again", again, c.state, 0)
-			if again.text() != told.text() {
+			if !strings.HasPrefix(again.text(), told.text()) {
 				t.Errorf("%s\n%s", told.raw, again.raw)
 			}
 			ref := first.Result.Meta["keep/ref"].(string)
