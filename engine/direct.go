@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
@@ -293,6 +294,18 @@ func direct(r keep.Run, now time.Time) keep.Run {
 		}
 	}
 	return r
+}
+
+// Known returns what is known of the call of a run: its record, or what a person treats it as done by. Zero: there is neither.
+func (c *Caller) Known(ctx context.Context, r keep.Run) (keep.Mutation, error) {
+	if r.Status == keep.StatusCommitted {
+		r.Phase = keep.Mutated // what was known of its call then still is
+	}
+	m, err := outcome.Of(ctx, c.e.store, r)
+	if isNotFound(err) { // it waits for a person before its call is recorded
+		return keep.Mutation{}, nil
+	}
+	return m, err
 }
 
 // Recover takes over the runs that a process left while their calls were out. Alone says that

@@ -59,7 +59,8 @@ type request struct {
 	params   json.RawMessage // canonical
 	identity json.RawMessage // canonical
 	meta     json.RawMessage // as the agent gave it; nil: none
-	id       string          // the name of the call
+	ids      []string        // the names that the call may have, today's first
+	id       string          // the one by which it is known
 	rule     Rule
 
 	ctx context.Context // of the request: what comes before the call is sent ends with it
@@ -91,7 +92,10 @@ func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMess
 			return r, &mcp.RPCError{Code: invalidParams, Message: err.Error()}
 		}
 	}
-	r.id = repeat.Identity{Agent: agent, Tool: tool, Identity: r.identity, Intent: intent}.Hash()
+	for _, server := range append([]string{tool.Connection()}, g.cfg.Was[tool.Connection()]...) {
+		name := keep.ToolName(server + "." + ownName(tool))
+		r.ids = append(r.ids, repeat.Identity{Agent: agent, Tool: name, Identity: r.identity, Intent: intent}.Hash())
+	}
 	return r, nil
 }
 
@@ -230,7 +234,7 @@ func madeBefore(last *repeat.Last) string {
 // contentOf returns the hash of what a call said: what was sent, or else what its last attempt would send. Empty: a version kept the call
 // that did not say so.
 func contentOf(last *repeat.Last) string {
-	if m := last.Mutation; m.Key != "" && m.State != keep.Failed {
+	if m := last.Mutation; m.Key != "" && !lifecycle.Resends(m) {
 		return m.PayloadHash
 	}
 	return cmp.Or(pinnedOf(last.Run).Content, last.Mutation.PayloadHash)
@@ -406,7 +410,7 @@ func (g *Gateway) lastAttempt(ctx context.Context, chain keep.RunID) (run keep.R
 	if err != nil || len(runs) == 0 {
 		return run, m, err
 	}
-	m, err = g.recordOf(ctx, runs[0])
+	m, err = g.caller.Known(ctx, runs[0])
 	return runs[0], m, err
 }
 

@@ -29,7 +29,6 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/engine"
-	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/repeat"
@@ -53,10 +52,11 @@ type Rule struct {
 // Config configures a Gateway.
 type Config struct {
 	Servers []mcp.ServerConfig
-	Rules   map[keep.ToolName]Rule // of tools; of one without a rule nothing is known
-	Grants  map[string][]string    // by agent, the tools that it may call: up.create_issue, up.list_*; an agent without one may call all
-	Repeat  repeat.Rules           // zero: repeat.DefaultRules
-	Policy  *policy.Policy         // nil: policy.Default
+	Was     map[string]connector.Names // by server, all names that it had before: a call that was made under one is known
+	Rules   map[keep.ToolName]Rule     // of tools; of one without a rule nothing is known
+	Grants  map[string][]string        // by agent, the tools that it may call: up.create_issue, up.list_*; an agent without one may call all
+	Repeat  repeat.Rules               // zero: repeat.DefaultRules
+	Policy  *policy.Policy             // nil: policy.Default
 	Budgets []budget.Rule
 
 	// Alone says that no other process makes calls over the store, as with a file that this
@@ -205,7 +205,7 @@ func (g *Gateway) Close() error {
 func (g *Gateway) connections() []connector.Connection {
 	var conns []connector.Connection
 	for _, s := range g.servers {
-		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack(), Sender: s.Sender()}
+		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack(), Sender: s.Sender(), Was: g.cfg.Was[s.Name()]}
 		seen := make(map[string]bool)
 		add := func(name string) {
 			rule := g.rule(keep.ToolName(s.Name() + "." + name))
@@ -231,6 +231,35 @@ func (g *Gateway) connections() []connector.Connection {
 
 // rule returns what the owner says of a tool.
 func (g *Gateway) rule(name keep.ToolName) Rule { return g.cfg.Rules[name] }
+
+// today returns the name that a tool has now, of which a record has perhaps another.
+func (g *Gateway) today(name keep.ToolName) keep.ToolName {
+	for _, s := range g.servers {
+		if slices.Contains(g.cfg.Was[s.Name()], name.Connection()) {
+			return keep.ToolName(s.Name() + "." + ownName(name))
+		}
+	}
+	return name
+}
+
+// knownAs returns by which of its names a call is known: that of the last one that was made, or else today's, which is the first.
+func (g *Gateway) knownAs(ctx context.Context, names []string) (id string, err error) {
+	id = names[0]
+	var newest keep.RunID // their names are in the order of time
+	for _, name := range names {
+		if len(names) == 1 {
+			break
+		}
+		last, _, err := g.lastRun(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if last.Run > newest {
+			newest, id = last.Run, name
+		}
+	}
+	return id, nil
+}
 
 // server returns a server by its name; nil: there is none.
 func (g *Gateway) server(name string) *mcp.Server {
@@ -366,21 +395,9 @@ func (g *Gateway) last(ctx context.Context, id string) (last *repeat.Last, seen 
 		return nil, seen, nil
 	}
 	if err == nil {
-		last.Mutation, err = g.recordOf(ctx, last.Run)
+		last.Mutation, err = g.caller.Known(ctx, last.Run)
 	}
 	return last, seen, err
-}
-
-// recordOf returns what is known of the call of a run: its record, or what a person treats it as done by. Zero: neither is there.
-func (g *Gateway) recordOf(ctx context.Context, run keep.Run) (keep.Mutation, error) {
-	if run.Status == keep.StatusCommitted {
-		run.Phase = keep.Mutated // what was known of its call then still is
-	}
-	m, err := outcome.Of(ctx, g.store, run)
-	if isMissing(err) { // it waits for a person before its call is recorded
-		return keep.Mutation{}, nil
-	}
-	return m, err
 }
 
 // Settle waits until no call is under way, or until ctx ends.

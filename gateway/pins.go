@@ -114,7 +114,8 @@ func (g *Gateway) allowed(ctx context.Context, server, tool string, args json.Ra
 // ready reports whether a person has answered about the tools by which a call in doubt is asked about, as far as that is known
 // without its server.
 func (g *Gateway) ready(m keep.Mutation) bool {
-	server := m.Tool.Connection()
+	tool := g.today(m.Tool)
+	server := tool.Connection()
 	g.mu.Lock()
 	l, known := g.lists[server]
 	g.mu.Unlock()
@@ -125,8 +126,8 @@ func (g *Gateway) ready(m keep.Mutation) bool {
 	if err != nil {
 		return false
 	}
-	names := []string{ownName(m.Tool)}
-	if l := g.rule(m.Tool).Lookup; l != nil {
+	names := []string{ownName(tool)}
+	if l := g.rule(tool).Lookup; l != nil {
 		names = append(names, l.Tool)
 	}
 	return !slices.ContainsFunc(l.tools, func(t toolEntry) bool {

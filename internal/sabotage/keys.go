@@ -149,6 +149,8 @@ var keysBreaks = []Break{
 		`return cmp.Or(pinnedOf(last.Run).Content, last.Mutation.PayloadHash)`, `return cmp.Or(last.Mutation.PayloadHash)`, "./gateway -run TestPersonSpeaksOfOneContent"},
 	{"key-of-an-agent-is-lost", "once", "gateway/fit.go",
 		`key == "" || given[key] == nil {`, `key != "" || given[key] == nil {`, "./gateway -run TestKeyOfTheAgent"},
+	{"renamed-server-knows-no-call", "once", "gateway/call.go",
+		`append([]string{tool.Connection()}, g.cfg.Was[tool.Connection()]...)`, `[]string{tool.Connection()}`, "./gateway -run TestRenamedServer"},
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
 	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
@@ -242,7 +244,7 @@ var keysBreaks = []Break{
 	{"caller-says-its-token", "witnessed", "connector/mcp/tool.go",
 		`delete(all, "token")`, ``, "./connector/mcp -run TestLookupAsksByTheHost"},
 	{"repeat-before-an-answer-delivers", "once", "gateway/session.go",
-		`delete(before, s.nameOf(m))`, `_ = m`, "./gateway -run TestCall"},
+		`delete(before, name)`, `_ = name`, "./gateway -run TestCall"},
 	{"changed-tool-is-the-same", "no-ambient-power", "law/pin/pin.go",
 		`case agreed != nil && agreed.Hash == listed.Hash:`, `case agreed != nil:`, "./law/pin"},
 	{"proxy-shows-that-an-answer-was-read", "once", "gateway/http.go",
@@ -290,8 +292,8 @@ var keysBreaks = []Break{
 		`if err == nil && c.Resource != ""`, `if err != nil && c.Resource != ""`, "./cmd/keep -run TestConnectServer$"},
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
-	{"changed-tool-is-called", "no-ambient-power", "gateway/list.go",
-		`why := stopped(tools[i], g.rule(name), args)`, `why := ""`, "./gateway -run TestChangedTool"},
+	{"changed-tool-is-called", "no-ambient-power", "gateway/pins.go",
+		`case t.state.Stopped():`, `case false:`, "./gateway -run TestChangedTool"},
 	{"call-that-was-sent-is-refused", "doubt-is-not-failure", "gateway/session.go",
 		`	return s.g.call(ctx, x, r)`, `	if a, refused := s.g.refused(ctx, r.agent, r.tool, r.params); refused {
 		return a
