@@ -103,6 +103,13 @@ const (
 	// sent with, and a person is asked whether it is of the same user, once for all such calls.
 	CodeSameUser = "same-user"
 
+	// CodeToolChanged means that the server of the gateway changed the tool by which the call would be made again or looked for, and a person
+	// is asked about that tool, once for all such calls.
+	CodeToolChanged = "tool-changed"
+
+	// CodeToolStopped means that it did, and that nobody is asked about the tool any more: a person rejected it, or the server lists too many.
+	CodeToolStopped = "tool-stopped"
+
 	// CodeAnotherUser means that it is of another user, so nobody can find out what became of the call in doubt.
 	CodeAnotherUser = "another-user"
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/outcome"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
@@ -52,6 +53,11 @@ type DirectCall struct {
 	With func(keep.Run) []keep.Change
 }
 
+// prepared is what the run keeps of the call, which may be without a record: who makes it, and what it says.
+func (d DirectCall) prepared() json.RawMessage {
+	return marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask, "content": ledger.Hash(d.Params)}, "reservations": []any{}})
+}
+
 // A DirectOutcome is what became of a DirectCall: its run and its record as they are stored.
 // A run without a revision was refused before anything was recorded, as Failure says.
 type DirectOutcome struct {
@@ -63,7 +69,11 @@ type DirectOutcome struct {
 // A Caller makes calls that no script makes, each in a run of its own, and finds out what
 // became of those in doubt.
 type Caller struct {
-	e    *Engine
+	e *Engine
+
+	// Ready reports whether a call in doubt can be asked about whose tool a person was to look at first. It may be asked often.
+	Ready func(keep.Mutation) bool
+
 	hard context.Context // ends when calls in flight must be given up
 
 	mu        sync.Mutex
@@ -72,7 +82,7 @@ type Caller struct {
 
 // Caller returns a Caller whose calls are given up when hard ends.
 func (e *Engine) Caller(hard context.Context) *Caller {
-	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool)}
+	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool), Ready: func(keep.Mutation) bool { return false }}
 }
 
 // execute notes that a run is executed here until done is called.
@@ -183,7 +193,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		x := c.execution(a, keep.Run{
 			ID: id, Chain: id, Workflow: DirectWorkflow, Version: a.current.Version, Handler: DirectHandler, Kind: keep.Consumer,
 			Phase: keep.Prepared, Status: keep.StatusActive, Lane: d.Lane, CreatedAt: now, UpdatedAt: now,
-			Prepared: marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask}, "reservations": []any{}}),
+			Prepared: d.prepared(),
 		})
 		x.with = d.With
 		return x, nil
@@ -194,6 +204,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		return nil, err
 	}
 	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
+	next.Prepared = d.prepared()
 	next.Closed, next.Phase = false, keep.Prepared // it has no next: each attempt begins at its call
 	x := c.execution(a, next)
 	x.mut, x.closes = m, &closed
@@ -283,6 +294,18 @@ func direct(r keep.Run, now time.Time) keep.Run {
 		}
 	}
 	return r
+}
+
+// Known returns what is known of the call of a run: its record, or what a person treats it as done by. Zero: there is neither.
+func (c *Caller) Known(ctx context.Context, r keep.Run) (keep.Mutation, error) {
+	if r.Status == keep.StatusCommitted {
+		r.Phase = keep.Mutated // what was known of its call then still is
+	}
+	m, err := outcome.Of(ctx, c.e.store, r)
+	if isNotFound(err) { // it waits for a person before its call is recorded
+		return keep.Mutation{}, nil
+	}
+	return m, err
 }
 
 // Recover takes over the runs that a process left while their calls were out. Alone says that
@@ -407,7 +430,7 @@ func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error
 		return next, err
 	case m.NextReconcileAt.IsZero():
 		return next, nil // it waits for a person
-	case m.NextReconcileAt.After(now):
+	case m.NextReconcileAt.After(now) && !(ledger.AsksForTool(m.Error) && c.Ready(m)):
 		return m.NextReconcileAt, nil
 	}
 	x.a.open = []schedule.Open{{Run: r, Doubt: x.mut}}

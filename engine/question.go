@@ -142,6 +142,8 @@ func remedy(f *keep.Failure) string {
 			return "Give the call to the workflow if it may make it (keep grants give)"
 		case keep.CodeForbidden:
 			return "Give the credential the right to do this"
+		case keep.CodeToolStopped:
+			return "Accept the tool as it is now if it may be called (keep gateway tools accept)"
 		case keep.CodeBudgetAmount:
 			return "Correct the script or the budget"
 		}

@@ -459,7 +459,7 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 	case err != nil:
 		ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
 		noteLookup(ctx, t, err)
-		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && (t.spec.Level == keep.LevelKey || f.Account != "") {
+		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && (t.spec.Level == keep.LevelKey || ledger.Waits(f) || f.Account != "") {
 			refused := *f
 			refused.Tool = t.name
 			ans.Refused = t.marked(refused)

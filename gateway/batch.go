@@ -163,23 +163,26 @@ func (b *batch) wait() (frame []byte, answers []answer, err error) {
 	return append(append([]byte("["), bytes.Join(frames, []byte(","))...), ']'), answers, err
 }
 
-// nameOf returns the name of the call that a message makes of a tool that changes something; empty: it makes none.
-func (s *session) nameOf(m mcp.Message) string {
+// namesOf returns the names of the call that a message makes of a tool that changes something; none: it makes none.
+func (s *session) namesOf(m mcp.Message) []string {
 	var p struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 		Meta      json.RawMessage `json:"_meta"`
 	}
 	if m.Method != "tools/call" || json.Unmarshal(m.Params, &p) != nil {
-		return ""
+		return nil
 	}
 	tool, ok := toolOf(p.Name)
+	if !ok {
+		return nil
+	}
 	intent, _ := passed(p.Meta, "")
 	r, err := s.g.newRequest(s.agent, tool, p.Arguments, intent)
-	if !ok || err != nil {
-		return ""
+	if err != nil {
+		return nil
 	}
-	return r.id
+	return r.ids
 }
 
 // postBatch takes a batch by HTTP.

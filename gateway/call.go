@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,7 +59,8 @@ type request struct {
 	params   json.RawMessage // canonical
 	identity json.RawMessage // canonical
 	meta     json.RawMessage // as the agent gave it; nil: none
-	id       string          // the name of the call
+	ids      []string        // the names that the call may have, today's first
+	id       string          // the one by which it is known
 	rule     Rule
 
 	ctx context.Context // of the request: what comes before the call is sent ends with it
@@ -90,7 +92,10 @@ func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMess
 			return r, &mcp.RPCError{Code: invalidParams, Message: err.Error()}
 		}
 	}
-	r.id = repeat.Identity{Agent: agent, Tool: tool, Identity: r.identity, Intent: intent}.Hash()
+	for _, server := range append([]string{tool.Connection()}, g.cfg.Was[tool.Connection()]...) {
+		name := keep.ToolName(server + "." + ownName(tool))
+		r.ids = append(r.ids, repeat.Identity{Agent: agent, Tool: name, Identity: r.identity, Intent: intent}.Hash())
+	}
 	return r, nil
 }
 
@@ -176,7 +181,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return notCalled(r.tool, why), false, nil
 	}
 	if out.Mutation.Key != "" && out.Mutation.State.Happened() && out.Mutation.PayloadHash != ledger.Hash(r.params) { // the service shows the one before
-		return otherContent(r.tool, out.Mutation.Key), false, nil
+		return otherContent(r.tool, string(out.Mutation.Key)), false, nil
 	}
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
 }
@@ -194,8 +199,8 @@ func (g *Gateway) decide(ctx context.Context, r request) (last *repeat.Last, see
 
 // answered answers a call from what the ledger has of the last one. Again says that this changes just now.
 func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a answer, again bool, err error) {
-	if last.Mutation.Key != "" && last.Mutation.PayloadHash != ledger.Hash(r.params) {
-		return otherContent(r.tool, last.Mutation.Key), false, nil
+	if is := contentOf(last); is != "" && is != ledger.Hash(r.params) {
+		return otherContent(r.tool, repeat.Ref(last.Run)), false, nil
 	}
 	if !last.Run.Closed { // a person may have decided, or a lookup be due
 		if err := g.caller.AskAbout(g.ctx, last.Run); err != nil {
@@ -206,13 +211,39 @@ func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a
 			return a, err == nil, err
 		}
 	}
-	return g.known(r, last.Run, last.Mutation, nil, true), false, nil
+	a = g.known(r, last.Run, last.Mutation, nil, true)
+	if last.Mutation.State.Happened() {
+		a.result = withText(a.result, madeBefore(last))
+	}
+	return a, false, nil
 }
 
-// otherContent answers a call that the record of another stands for.
-func otherContent(tool keep.ToolName, record keep.MutationKey) answer {
-	return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: ask keep_outcome with %s. Nothing was sent. "+
-		"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", tool, record), nil)
+// madeBefore says of an answer that it is given again, to a model that sees no _meta.
+func madeBefore(last *repeat.Last) string {
+	done := "a person said that this call is done; it was not made"
+	if m := last.Mutation; m.Key != "" {
+		done = fmt.Sprintf("this call was made before, at %s; it was not made again", m.CreatedAt.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	more := ""
+	if last.Delivered.IsZero() {
+		more = ", or call something else first"
+	}
+	return fmt.Sprintf("Keep: %s. To make it once more, give it a text of its own as _meta[%q]%s.", done, metaIntent, more)
+}
+
+// contentOf returns the hash of what a call said: what was sent, or else what its last attempt would send. Empty: a version kept the call
+// that did not say so.
+func contentOf(last *repeat.Last) string {
+	if m := last.Mutation; m.Key != "" && !lifecycle.Resends(m) {
+		return m.PayloadHash
+	}
+	return cmp.Or(pinnedOf(last.Run).Content, last.Mutation.PayloadHash)
+}
+
+// otherContent answers a call that another one stands for.
+func otherContent(tool keep.ToolName, ref string) answer {
+	return failed(fmt.Sprintf("An equal call of %s with other content was made before, and its outcome is not with you yet: make that one again, or ask keep_outcome with %s. Nothing was sent. "+
+		"If both are meant, give each a text of its own as _meta[\"keep/intent\"].", tool, ref), nil)
 }
 
 // notCalled answers a call of which nothing was sent.
@@ -306,6 +337,22 @@ func withMeta(result json.RawMessage, meta map[string]any) json.RawMessage {
 	return insert(result, `"_meta":`+string(text), len(all) == 0)
 }
 
+// withText returns the result of a server with one more text in its content. Everything else stays.
+func withText(result json.RawMessage, text string) json.RawMessage {
+	var all map[string]json.RawMessage
+	var content []json.RawMessage
+	if json.Unmarshal(result, &all) != nil || all == nil || all["content"] != nil && json.Unmarshal(all["content"], &content) != nil {
+		return result
+	}
+	one, _ := json.Marshal(map[string]string{"type": "text", "text": text})
+	all["content"], _ = json.Marshal(append(content, one))
+	out, err := json.Marshal(all)
+	if err != nil {
+		return result
+	}
+	return out
+}
+
 // insert returns an object with more members before the others, which stay as they are.
 func insert(object json.RawMessage, members string, empty bool) json.RawMessage {
 	members = strings.Trim(members, ",")
@@ -328,20 +375,12 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 		return failed("keep_outcome takes {\"ref\": \"mut_…\"}", nil)
 	}
 	unknown := failed(fmt.Sprintf("There is no call %.60s of yours. The reference of a call is in the sentence that you got for it, and in _meta[%q].", in.Ref, metaRef), nil)
-	m, err := g.store.Mutation(ctx, keep.MutationKey(in.Ref))
-	id := m.Run
-	if isMissing(err) { // it waits for a person, or was refused by one
-		rest, ok := strings.CutPrefix(in.Ref, "mut_")
-		if !ok {
-			return unknown
-		}
-		id, err = keep.RunID("run_"+rest), nil
+	rest, ok := strings.CutPrefix(in.Ref, "mut_")
+	if !ok {
+		return unknown
 	}
-	if err != nil {
-		return failed("The ledger could not be read: "+err.Error(), nil)
-	}
-	run, err := g.store.Run(ctx, id)
-	if isMissing(err) || err == nil && (run.Workflow != engine.DirectWorkflow || pinnedOf(run).Agent != agent) {
+	run, m, err := g.lastAttempt(ctx, keep.RunID("run_"+rest))
+	if err == nil && (run.ID == "" || pinnedOf(run).Agent != agent) {
 		return unknown
 	}
 	if err != nil {
@@ -350,11 +389,8 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 	if err := g.caller.AskAbout(g.ctx, run); err != nil {
 		g.log.Warn("ask what became of a call", "ref", in.Ref, "err", err)
 	}
-	if again, err := g.store.Mutation(ctx, m.Key); err == nil && m.Key != "" {
-		m = again
-	}
-	if again, err := g.store.Run(ctx, run.ID); err == nil {
-		run = again
+	if again, now, err := g.lastAttempt(ctx, run.Chain); err == nil && again.ID != "" {
+		run, m = again, now
 	}
 	tool := pinnedOf(run).Tool
 	out := map[string]any{"ref": in.Ref, "tool": tool, "state": repeat.State(run, m), "sentence": repeat.Sentence(tool, run, m), "result": nil}
@@ -368,11 +404,23 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 	return answer{result: textResult(string(text))}
 }
 
+// lastAttempt returns the last run of a call, and what is known of it. Without a run: there is no such call.
+func (g *Gateway) lastAttempt(ctx context.Context, chain keep.RunID) (run keep.Run, m keep.Mutation, err error) {
+	runs, _, err := g.store.Runs(ctx, keep.RunFilter{Workflow: engine.DirectWorkflow, Chain: chain}, keep.Page{Limit: 1})
+	if err != nil || len(runs) == 0 {
+		return run, m, err
+	}
+	m, err = g.caller.Known(ctx, runs[0])
+	return runs[0], m, err
+}
+
 // A pinnedCall is what a run keeps of who makes which call.
 type pinnedCall struct {
 	Agent string        `json:"agent"`
 	Tool  keep.ToolName `json:"tool"`
 	Ask   string        `json:"ask"` // why a person had to agree, beside what the tool says
+
+	Content string `json:"content"` // the hash of what it says; empty: a version made it that did not keep that
 }
 
 func pinnedOf(run keep.Run) pinnedCall {

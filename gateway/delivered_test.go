@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -196,5 +198,30 @@ func TestDeliveredByAnEarlierVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.want("again", d.make("x"), "applied", i+1)
+	}
+}
+
+// An answer that is given again says so in a text of its own, for a model that sees no _meta, and is else as it was.
+func TestAnswerAgainSaysSo(t *testing.T) {
+	for policy, more := range map[repeat.Policy]string{repeat.Allow: ", or call something else first", repeat.Replay: ""} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			rules := repeat.DefaultRules()
+			rules.Repeat = policy
+			d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired(), Repeat: rules}, nil)
+			first := d.make("x")
+			if policy == repeat.Replay {
+				d.ping()
+			}
+			again := d.make("x")
+			c := again.Result.Content
+			if len(first.Result.Content) != 1 || len(c) != 2 || c[0] != first.Result.Content[0] || !maps.Equal(again.Result.StructuredContent, first.Result.StructuredContent) {
+				t.Fatalf("%s\n%s", first.raw, again.raw)
+			}
+			made := regexp.MustCompile(`^Keep: this call was made before, at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ; it was not made again\. To make it once more, give it a text of its own as _meta\["keep/intent"\](.*)\.$`)
+			if m := made.FindStringSubmatch(c[1].Text); m == nil || m[1] != more {
+				t.Errorf("it says: %s", c[1].Text)
+			}
+		})
 	}
 }

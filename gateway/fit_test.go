@@ -3,11 +3,13 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/gateway"
 )
 
@@ -33,6 +35,60 @@ func TestMisfits(t *testing.T) {
 	c.stop()
 	if q := check(t, s.Dir); len(q) != 0 || effects(t, s.Dir, "x") != 1 {
 		t.Errorf("%d effects, questions: %v", effects(t, s.Dir, "x"), q)
+	}
+}
+
+// A tool that has no param for the token is not called: nothing would show its effects, and its server would honour no key.
+func TestNoParamForTheToken(t *testing.T) {
+	for name, c := range map[string]struct{ schema, state string }{
+		"other params":     {`{"type":"object","properties":{"title":{"type":"string"}}}`, "failed"},
+		"no other ones":    {`{"type":"object","properties":{"title":{"type":"string"}},"additionalProperties":false}`, "failed"},
+		"any other ones":   {`{"type":"object","properties":{"title":{"type":"string"}},"additionalProperties":true}`, "applied"},
+		"nothing is known": {`{"type":"object"}`, "applied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Agent: "a", Rules: keyed()}
+			lists(t, s.Dir, `{"name":"create","inputSchema":`+c.schema+`}`)
+			d := open(t, s, nil)
+			r, _ := d.ask(7, "tools/call", `{"name":"notes__create","arguments":{"title":"x"}}`)
+			d.want(name, r, c.state, map[string]int{"applied": 1}[c.state])
+		})
+	}
+}
+
+// The param that Keep fills with its key is none of the agent's: it is not shown, and a call that brings one is told so. A text to which a
+// mark is appended stays the agent's, and so does the param of a call that has no token.
+func TestKeyOfTheAgent(t *testing.T) {
+	const schema = `{"name":"create","inputSchema":{"type":"object","properties":{"title":{"type":"string"},"body":{"type":"string"},"key":{"type":"string"}},"required":["title","key"]}}`
+	some := keyed()["notes.create"]
+	some.When = map[string]json.RawMessage{"title": json.RawMessage(`"other"`)}
+	for name, c := range map[string]struct {
+		rules map[keep.ToolName]gateway.Rule
+		shown string
+		sent  bool
+	}{
+		"a key":               {keyed(), `{"properties":{"body":{"type":"string"},"title":{"type":"string"}},"required":["title"],"type":"object"}`, false},
+		"a mark":              {paired(), `"key":{"type":"string"}`, true},
+		"another call's":      {map[keep.ToolName]gateway.Rule{"notes.create": some}, `"key":{"type":"string"}`, true},
+		"nothing is known of": {nil, `"key":{"type":"string"}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Agent: "a", Rules: c.rules}
+			lists(t, s.Dir, schema, listAsWas)
+			d := open(t, s, nil)
+			if r := must(d.ask(4, "tools/list", `{}`)); !strings.Contains(r.raw, c.shown) {
+				t.Errorf("shown %s, want %s", r.raw, c.shown)
+			}
+			r := must(d.ask(7, "tools/call", `{"name":"notes__create","arguments":{"title":"x","body":"b","key":"order-42"}}`))
+			if c.sent {
+				d.want("with a key", r, "applied", 1)
+				return
+			}
+			d.want("with a key", r, "failed", 0, "key is Keep's", "leave it out", "Nothing was sent")
+			d.want("without", must(d.ask(7, "tools/call", `{"name":"notes__create","arguments":{"title":"x","body":"b"}}`)), "applied", 1)
+		})
 	}
 }
 

@@ -52,10 +52,11 @@ type Rule struct {
 // Config configures a Gateway.
 type Config struct {
 	Servers []mcp.ServerConfig
-	Rules   map[keep.ToolName]Rule // of tools; of one without a rule nothing is known
-	Grants  map[string][]string    // by agent, the tools that it may call: up.create_issue, up.list_*; an agent without one may call all
-	Repeat  repeat.Rules           // zero: repeat.DefaultRules
-	Policy  *policy.Policy         // nil: policy.Default
+	Was     map[string]connector.Names // by server, all names that it had before: a call that was made under one is known
+	Rules   map[keep.ToolName]Rule     // of tools; of one without a rule nothing is known
+	Grants  map[string][]string        // by agent, the tools that it may call: up.create_issue, up.list_*; an agent without one may call all
+	Repeat  repeat.Rules               // zero: repeat.DefaultRules
+	Policy  *policy.Policy             // nil: policy.Default
 	Budgets []budget.Rule
 
 	// Alone says that no other process makes calls over the store, as with a file that this
@@ -94,7 +95,7 @@ type Gateway struct {
 	flights   map[string]*flight    // calls under way, by the name of the call
 	delivered map[string]delivery   // not stored yet
 	lists     map[string]listing    // tools of servers, as they were listed last
-	changes   map[string]int        // how often servers said that their tools changed
+	changes   map[string]int        // how often servers said that their tools changed, or may have unsaid
 	sessions  map[*session]struct{} // to whom notifications go
 	progress  map[string]progress   // by the token that a server was given
 	tokens    int
@@ -120,6 +121,9 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	for _, s := range cfg.Servers {
 		s.MessageLimit, s.Logger = cmp.Or(s.MessageLimit, cfg.MessageLimit), cfg.Logger
 		s.Notified = func(m mcp.Message) { g.notified(s.Name, m) }
+		s.Allowed = func(ctx context.Context, tool string, args json.RawMessage) error {
+			return g.allowed(ctx, s.Name, tool, args)
+		}
 		s.Asked = func(ctx context.Context, m mcp.Message) mcp.Message { return g.asked(ctx, s.Name, m) }
 		g.servers = append(g.servers, mcp.NewServer(s))
 		g.listing[s.Name] = make(chan struct{}, 1)
@@ -151,6 +155,7 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 	}
 	g.ctx, g.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	g.caller = g.engine.Caller(g.ctx)
+	g.caller.Ready = g.ready
 	if err := g.caller.Recover(ctx, cfg.Alone); err != nil {
 		return nil, err
 	}
@@ -200,7 +205,7 @@ func (g *Gateway) Close() error {
 func (g *Gateway) connections() []connector.Connection {
 	var conns []connector.Connection
 	for _, s := range g.servers {
-		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack(), Sender: s.Sender()}
+		c := connector.Connection{Name: s.Name(), Connector: mcp.Kind, Pack: s.Pack(), Sender: s.Sender(), Was: g.cfg.Was[s.Name()]}
 		seen := make(map[string]bool)
 		add := func(name string) {
 			rule := g.rule(keep.ToolName(s.Name() + "." + name))
@@ -226,6 +231,35 @@ func (g *Gateway) connections() []connector.Connection {
 
 // rule returns what the owner says of a tool.
 func (g *Gateway) rule(name keep.ToolName) Rule { return g.cfg.Rules[name] }
+
+// today returns the name that a tool has now, of which a record has perhaps another.
+func (g *Gateway) today(name keep.ToolName) keep.ToolName {
+	for _, s := range g.servers {
+		if slices.Contains(g.cfg.Was[s.Name()], name.Connection()) {
+			return keep.ToolName(s.Name() + "." + ownName(name))
+		}
+	}
+	return name
+}
+
+// knownAs returns by which of its names a call is known: that of the last one that was made, or else today's, which is the first.
+func (g *Gateway) knownAs(ctx context.Context, names []string) (id string, err error) {
+	id = names[0]
+	var newest keep.RunID // their names are in the order of time
+	for _, name := range names {
+		if len(names) == 1 {
+			break
+		}
+		last, _, err := g.lastRun(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		if last.Run > newest {
+			newest, id = last.Run, name
+		}
+	}
+	return id, nil
+}
 
 // server returns a server by its name; nil: there is none.
 func (g *Gateway) server(name string) *mcp.Server {
@@ -360,11 +394,8 @@ func (g *Gateway) last(ctx context.Context, id string) (last *repeat.Last, seen 
 	if _, swept := errors.AsType[*keep.NotFoundError](err); swept {
 		return nil, seen, nil
 	}
-	if err == nil && last.Run.Mutation != "" {
-		last.Mutation, err = g.store.Mutation(ctx, last.Run.Mutation)
-		if _, missing := errors.AsType[*keep.NotFoundError](err); missing {
-			err = nil // it waits for a person before its call is recorded
-		}
+	if err == nil {
+		last.Mutation, err = g.caller.Known(ctx, last.Run)
 	}
 	return last, seen, err
 }

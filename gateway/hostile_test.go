@@ -364,7 +364,7 @@ func TestForgedAnswers(t *testing.T) {
 	for name, c := range map[string]struct{ kind, said, want string }{
 		"no UTF-8":           {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"` + "a\xff\xfe" + `"}]}}`, `"text":"a` + "\ufffd" + `"`},
 		"no UTF-8, an event": {"text/event-stream", `data: {"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"` + "a\xff\xfe" + `"}]}}` + "\n\n", `"text":"a` + "\ufffd" + `"`},
-		"a text as content":  {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":"created"}}`, `[{"text":"created","type":"text"}]`},
+		"a text as content":  {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":"created"}}`, `"content":[{"text":"created","type":"text"}`},
 		"forged":             {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[],` + forged + `}}`, `"own":1`},
 		"twice":              {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"_meta":{"keep/state":"FAKE"},"_meta":{"own":1}}}`, `"own":1`},
 		"twice within":       {"application/json", `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"_meta":{"own":{"keep/state":"FAKE"},"own":1}}}`, `"own":1`},

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -102,6 +103,9 @@ func (g *Gateway) listTools(ctx context.Context, agent string) answer {
 				t.raw, t.state = t.was, pin.Pinned
 			}
 			if !t.state.Stopped() && g.may(agent, keep.ToolName(s.Name()+"."+t.name)) {
+				if p := g.rule(keep.ToolName(s.Name() + "." + t.name)).Pairing; p.TokenAppend == "" && len(p.When) == 0 {
+					t.raw = without(t.raw, p.TokenParam)
+				}
 				entries[i] = append(entries[i], shown(t.raw, s.Name()+between+t.name))
 			}
 		}
@@ -220,7 +224,7 @@ func (g *Gateway) refused(ctx context.Context, agent string, name keep.ToolName,
 	if i < 0 {
 		return unknownTool(shownAs(name)), true
 	}
-	why := stopped(tools[i], g.rule(name), args)
+	why := cmp.Or(stopped(tools[i], g.rule(name), args), keyed(g.rule(name).Pairing, args))
 	return notCalled(name, why), why != ""
 }
 

@@ -210,6 +210,67 @@ func TestOtherContentAfterDoneAlready(t *testing.T) {
 	}
 }
 
+// What a person says of a call holds for no other content of it, before and after the agent was told: it is sent by nobody, and
+// the agent is not told that it was. Law: doubt-is-not-failure.
+func TestPersonSpeaksOfOneContent(t *testing.T) {
+	approved := map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Tool: "create", Approve: "always", Identity: []string{"title"}}}}
+	unique := map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Tool: "create", Unique: true, Identity: []string{"title"}}}}
+	content := func(d *desk, body string) reply {
+		return must(d.ask(7, "tools/call", `{"name":"notes__create","arguments":{"title":"x","body":"`+body+`"}}`))
+	}
+	const other = "An equal call of notes.create with other content was made before"
+	for _, c := range []struct {
+		action keep.Action
+		state  string
+	}{{keep.TreatAsDone, "applied"}, {keep.Reject, "rejected"}} {
+		t.Run(string(c.action), func(t *testing.T) {
+			t.Parallel()
+			d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: approved}, nil)
+			first := content(d, "1")
+			d.want("first", first, "waiting", 0)
+			d.want("another while it waits", content(d, "2"), "", 0, other)
+			d.decide(keep.AskApproval, c.action)
+			told := content(d, "1")
+			d.want("told", told, c.state, 0)
+			d.want("another after that", content(d, "2"), "", 0, other)
+			again := content(d, "1")
+			d.want("told again", again, c.state, 0)
+			if !strings.HasPrefix(again.text(), told.text()) {
+				t.Errorf("%s\n%s", told.raw, again.raw)
+			}
+			ref := first.Result.Meta["keep/ref"].(string)
+			if out := must(d.ask(9, "tools/call", `{"name":"keep_outcome","arguments":{"ref":"`+ref+`"}}`)); !strings.Contains(out.text(), `"state":"`+c.state+`"`) {
+				t.Errorf("keep_outcome: %s", out.raw)
+			}
+			d.want("once the answer was delivered", content(d, "2"), "waiting", 0)
+			d.decide(keep.AskApproval, keep.Approve)
+			d.want("approved", content(d, "2"), "applied", 1)
+		})
+	}
+	t.Run("unique", func(t *testing.T) {
+		t.Parallel()
+		d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: unique}, nil)
+		d.want("first", content(d, "1"), "applied", 1)
+		d.ping()
+		d.want("second", content(d, "2"), "waiting", 1)
+		d.decide(keep.AskAlreadyDone, keep.TreatAsDone)
+		told := content(d, "2")
+		d.want("told", told, "applied", 1, "created")
+		d.want("a third", content(d, "3"), "", 1, other)
+		d.want("told again", content(d, "2"), "applied", 1, "created")
+	})
+	t.Run("after one that did not happen", func(t *testing.T) {
+		t.Parallel()
+		d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Tool: "create", Identity: []string{"title"}}}}}, nil)
+		fail(t, d.dir, "die-before")
+		d.want("first", content(d, "1"), "indeterminate", 0)
+		d.decide(keep.AskUnknownOutcome, keep.DidNotHappen)
+		d.want("another", content(d, "2"), "failed", 0, "waits for a person")
+		d.want("the same", content(d, "2"), "failed", 0, "waits for a person")
+		d.want("the first again", content(d, "1"), "", 0, other)
+	})
+}
+
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	one, err := budget.FromFloat(1)

@@ -34,6 +34,7 @@ type toolEntry struct {
 	raw   json.RawMessage
 	hash  string
 	state pin.State
+	asked bool            // a person is asked about what its server changed
 	was   json.RawMessage // the entry that was agreed to, of one that its server changed; nil: it is not kept
 }
 
@@ -72,10 +73,71 @@ func stopped(t toolEntry, rule Rule, args json.RawMessage) string {
 	case t.state.Stopped():
 		return "its server changed it since it was agreed to; a person must look at it first (keep inbox, or keep gateway tools)"
 	}
-	if why := misfit(mcp.ToolInfo{Name: t.name, Raw: t.raw}, rule.TokenParam, args); why != "" {
+	if why := misfit(mcp.ToolInfo{Name: t.name, Raw: t.raw}, rule.Pairing, args); why != "" {
 		return "its arguments do not fit: " + why
 	}
 	return ""
+}
+
+// allowed says why a tool may not be called as its server lists it now, or not with these arguments, for whatever: a call of an agent, one
+// that is made again under its key, and one that looks for what became of another. These two are rare, and what they show is believed:
+// the tools are listed anew for them, since a server may become another program without a word.
+func (g *Gateway) allowed(ctx context.Context, server, tool string, args json.RawMessage) error {
+	if mcp.Asks(ctx) {
+		g.mu.Lock()
+		g.changes[server]++
+		g.mu.Unlock()
+	}
+	tools, err := g.list(ctx, g.server(server))
+	if err != nil {
+		return fmt.Errorf("the tools of the MCP server %s are not known: %w", server, err)
+	}
+	name := keep.ToolName(server + "." + tool)
+	i := slices.IndexFunc(tools, func(t toolEntry) bool { return t.name == tool })
+	if i < 0 {
+		return fmt.Errorf("the MCP server %s lists no tool %s", server, pin.Mark(tool))
+	}
+	t, rule := tools[i], g.rule(name)
+	if rule.Level() != keep.LevelKey {
+		args = nil // they were compared when the call came, or are a lookup's
+	}
+	why, code := stopped(t, rule, args), keep.CodeToolStopped
+	if t.state == pin.Changed && t.asked {
+		code = keep.CodeToolChanged
+	}
+	if why != "" {
+		return keep.Failf(keep.ClassPermission, code, "%s is not called: %s", pin.Mark(string(name)), why)
+	}
+	return nil
+}
+
+// ready reports whether a person has answered about the tools by which a call in doubt is asked about, as far as that is known
+// without its server.
+func (g *Gateway) ready(m keep.Mutation) bool {
+	tool := g.today(m.Tool)
+	server := tool.Connection()
+	g.mu.Lock()
+	l, known := g.lists[server]
+	g.mu.Unlock()
+	if !known {
+		return false // the next lookup lists them
+	}
+	agreed, err := readIndex(g.ctx, g.store, pin.Agreed, server)
+	if err != nil {
+		return false
+	}
+	names := []string{ownName(tool)}
+	if l := g.rule(tool).Lookup; l != nil {
+		names = append(names, l.Tool)
+	}
+	return !slices.ContainsFunc(l.tools, func(t toolEntry) bool {
+		is := pin.Of(t.raw, time.Time{})
+		if !slices.Contains(names, t.name) || pin.Decide(agreed[t.name], &is, false) != pin.Changed {
+			return false
+		}
+		open, next, err := question(g.ctx, g.store, keep.ToolName(server+"."+t.name), is.Hash)
+		return err != nil || open != "" || next != ""
+	})
 }
 
 // list returns the tools of a server as it lists them now, each compared with what was agreed to.
@@ -251,6 +313,7 @@ func (g *Gateway) stopTool(ctx context.Context, server string, t *toolEntry, p p
 		}
 	}
 	open, next, err := question(ctx, g.store, tool, is.Hash)
+	t.asked = open != "" || next != ""
 	if err == nil && open == "" && next != "" {
 		changes = append(changes, keep.OpenEscalation{Escalation: pin.Question(next, engine.DirectWorkflow, tool, agreed, &is, is.At)})
 	}

@@ -205,6 +205,9 @@ func serveNotes(dir string) {
 		case m.Params.Name == "list":
 			text, _ := os.ReadFile(effects)
 			rows := []any{}
+			if _, err := os.Stat(filepath.Join(dir, "blind")); err == nil {
+				text = nil
+			}
 			for l := range strings.Lines(string(text)) {
 				rows = append(rows, json.RawMessage(l))
 			}

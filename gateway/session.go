@@ -324,7 +324,9 @@ func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
 	var cancelled []string
 	for _, m := range messages {
 		if len(before) > 0 {
-			delete(before, s.nameOf(m))
+			for _, name := range s.namesOf(m) {
+				delete(before, name)
+			}
 		}
 		if id := cancelledBy(m); id != "" {
 			cancelled = append(cancelled, id)
@@ -495,6 +497,10 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 	r, err := s.g.newRequest(s.agent, name, p.Arguments, intent)
 	if err != nil {
 		return answer{err: err}
+	}
+	var fail error
+	if r.id, fail = s.g.knownAs(ctx, r.ids); fail != nil {
+		return failed("The ledger could not be read, and nothing was sent: "+fail.Error(), nil)
 	}
 	r.meta, r.ctx = p.Meta, ctx
 	return s.g.call(ctx, x, r)

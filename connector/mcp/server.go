@@ -83,6 +83,10 @@ type ServerConfig struct {
 	// request, in their order. Nil: they are dropped.
 	Notified func(Message)
 
+	// Allowed is asked about each call of a tool, whatever it is made for, once there is a connection for it: a server
+	// that was connected to again may have other tools. An error keeps the call back, and nothing is sent. Nil: none is.
+	Allowed func(ctx context.Context, tool string, args json.RawMessage) error
+
 	// Asked answers a request of a server that is a process. Nil: it is refused.
 	Asked func(context.Context, Message) Message
 
@@ -236,6 +240,9 @@ func (s *Server) call(ctx context.Context, method string, params json.RawMessage
 	if err != nil {
 		return Message{}, &UnsentError{fmt.Errorf("start the MCP server %s: %w", s.cfg.Name, err)}
 	}
+	if err := s.allowed(ctx, method, params); err != nil {
+		return Message{}, &UnsentError{err}
+	}
 	c := clientOf(ctx)
 	if method == "resources/subscribe" && !conn.modern() {
 		defer s.subscribes(c, params)(&m, &err)
@@ -249,6 +256,21 @@ func (s *Server) call(ctx context.Context, method string, params json.RawMessage
 		}
 		return conn.call(ctx, r)
 	})
+}
+
+// allowed returns why a request is kept back; nil: it is not.
+func (s *Server) allowed(ctx context.Context, method string, params json.RawMessage) error {
+	if method != "tools/call" || s.cfg.Allowed == nil {
+		return nil
+	}
+	var p struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return err
+	}
+	return s.cfg.Allowed(ctx, p.Name, p.Arguments)
 }
 
 // read calls a tool that changes nothing. It is called once more if it was refused for a

@@ -140,6 +140,14 @@ func (p Pairing) covers(payload json.RawMessage) bool {
 	return true
 }
 
+// Key returns the param that is the host's token in a call with these params, and in which the caller has no say; empty: there is none.
+func (p Pairing) Key(params json.RawMessage) string {
+	if p.TokenAppend != "" || !p.covers(params) {
+		return ""
+	}
+	return p.TokenParam
+}
+
 // A tool makes calls of a tool of a server that changes something.
 type tool struct {
 	server *Server
@@ -320,8 +328,14 @@ func (t *tool) arguments(m keep.Mutation) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
+type askingKey struct{}
+
+// Asks reports whether a call under a context finds out what became of another one: by the same call again, or by a lookup.
+func Asks(ctx context.Context) bool { return ctx.Value(askingKey{}) != nil }
+
 // Reconcile implements connector.Reconciler.
 func (t *asked) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	ctx = context.WithValue(ctx, askingKey{}, true)
 	switch {
 	case !t.p.covers(m.Payload):
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: "a call with these params has no mark"}, nil

@@ -114,7 +114,7 @@ var engineBreaks = []Break{
 		`return ours && known &&`, `_ = ours
 	return known &&`, "./operator -run TestSettleSecrets"},
 	{"lookup-without-account-counts", "doubt-is-not-failure", "law/ledger/ledger.go",
-		`case f.Evidence == Unsure && AsksForAccount(f.Failure):`, `case false:`, "./engine -run TestLookupWaitsForItsAccount"},
+		`case f.Evidence == Unsure && (AsksForAccount(f.Failure) || AsksForTool(f.Failure)):`, `case false:`, "./engine -run TestLookupWaitsForItsAccount"},
 	{"connected-and-nobody-asked-again", "explained", "operator/accounts.go",
 		`m.NextReconcileAt, m.UpdatedAt = now, now`, `m.UpdatedAt = now`, "./engine -run TestLookupWaitsForItsAccount"},
 	{"answer-of-another-login", "no-ambient-power", "cmd/keep/internal/daemon/connecting.go",

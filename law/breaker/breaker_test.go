@@ -77,6 +77,8 @@ func TestCounts(t *testing.T) {
 		{keep.ClassPermission, keep.CodeNotGranted, true, false},
 		{keep.ClassPermission, keep.CodeReconnect, true, false},
 		{keep.ClassPermission, keep.CodeSameUser, true, false},
+		{keep.ClassPermission, keep.CodeToolChanged, true, false},
+		{keep.ClassPermission, keep.CodeToolStopped, true, false},
 		{keep.ClassUnknown, keep.CodeAnotherUser, true, false},
 		{keep.ClassPermission, keep.CodeBudgetAmount, true, false},
 		{keep.ClassPermission, keep.CodeBreaker, true, false},

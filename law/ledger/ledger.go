@@ -242,9 +242,15 @@ func AsksForUser(f *keep.Failure) bool {
 // OfAnotherUser reports whether a call is in doubt because its connection has credentials of another user now.
 func OfAnotherUser(f *keep.Failure) bool { return f != nil && f.Code == keep.CodeAnotherUser }
 
+// AsksForTool reports whether a failure is about a tool that its server changed, of which a person is asked whether it may be
+// called: one question for all calls in doubt that are made again or looked for by it. Nothing was sent then.
+func AsksForTool(f *keep.Failure) bool {
+	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeToolChanged
+}
+
 // Waits reports whether a lookup that failed so waits for a person who is asked about something
 // else than the call. It uses up no attempt.
-func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) }
+func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) || AsksForTool(f) }
 
 // Unsettled reports whether a record in that state is in doubt.
 func Unsettled(s keep.MutationState) bool { return s == keep.NeedsReconcile || s == keep.Indeterminate }
@@ -297,7 +303,7 @@ type Limit struct {
 // Happened, Absent or Unsure. An absence that comes too early counts as unsure,
 // uses up no attempt, and plans the next lookup for the time when it can be
 // believed. Neither does a lookup while the call is out, nor one that was not made because
-// its account must be connected again, or that found nothing while it is not known whether the
+// its account must be connected again or a person must look at its tool first, or that found nothing while it is not known whether the
 // credentials are of the same user: whoever connects it or says so has the next one made.
 //
 // Only a record in doubt is asked about: one in flight is moved on by what its
@@ -316,7 +322,7 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 	case f.Out && f.Evidence != Happened:
 		early, next, f.Evidence, f.Failure = true, limit.Next, Unsure, nil
 		f.Detail = joinDetail("the call has not returned and may still be sent", f.Detail)
-	case f.Evidence == Unsure && AsksForAccount(f.Failure):
+	case f.Evidence == Unsure && (AsksForAccount(f.Failure) || AsksForTool(f.Failure)):
 		early, next = true, limit.Next
 		f.Detail = joinDetail("the service was not asked", f.Detail)
 	case f.Evidence == Unsure && AsksForUser(f.Failure):

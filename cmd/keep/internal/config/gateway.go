@@ -43,8 +43,9 @@ type (
 	gatewayServerTable struct {
 		mcp.Place
 		mcp.OAuth
-		Account string `toml:"account"` // a connected account whose token each request carries
-		Pairing string `toml:"pairing"` // file of what is known of the server's tools, such as github
+		Account string          `toml:"account"` // a connected account whose token each request carries
+		Was     connector.Names `toml:"was"`     // all names that the server had before, in the records of calls
+		Pairing string          `toml:"pairing"` // file of what is known of the server's tools, such as github
 	}
 
 	// A gatewayToolTable is [gateway.tools."SERVER.TOOL"]: what the owner knows of a tool, over its pairing.
@@ -59,8 +60,9 @@ type (
 type Gateway struct {
 	Servers      []mcp.ServerConfig
 	OAuth        map[string]mcp.OAuth // the owner's clients, by the name of a server
-	Agents       map[string]string    // their tokens, by name
-	Grants       map[string][]string  // what they may call, by name; an agent without one may call everything
+	Was          map[string]connector.Names
+	Agents       map[string]string   // their tokens, by name
+	Grants       map[string][]string // what they may call, by name; an agent without one may call everything
 	Hosts        []string
 	Origins      []string
 	Rules        map[keep.ToolName]gateway.Rule
@@ -112,6 +114,7 @@ func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget)
 			g.OAuth = make(map[string]mcp.OAuth)
 		}
 		g.OAuth[name] = t.Servers[name].OAuth
+		b.gatewayNames(&g, name, t, kn)
 		if p := b.named(kn, dotted("gateway.servers", name), v.dir); p != nil {
 			server.Pack = p.Pack()
 			for tool, cfg := range p.Tools {
@@ -127,6 +130,23 @@ func (b *binder) gateway(t gatewayTable, root *node, v *vault, budgets []Budget)
 		b.gatewayTool(&g, name, said[name], cmp.Or(n.table()["tools"].table()[name], n.table()["servers"]), t, budgets)
 	}
 	return g
+}
+
+// gatewayNames checks the names that a server had before: each is that of one server alone.
+func (b *binder) gatewayNames(g *Gateway, name string, t gatewayTable, n *node) {
+	for _, was := range t.Servers[name].Was {
+		_, today := t.Servers[was]
+		for other, s := range t.Servers {
+			today = today || other != name && slices.Contains(s.Was, was)
+		}
+		if today || was == "" {
+			b.addf(n.table()["was"], dotted("gateway.servers", name)+".was", "%q is a name of another server, or of none", was)
+		}
+	}
+	if g.Was == nil {
+		g.Was = make(map[string]connector.Names)
+	}
+	g.Was[name] = t.Servers[name].Was
 }
 
 // gatewayAgent checks one agent.

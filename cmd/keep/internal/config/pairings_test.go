@@ -429,6 +429,17 @@ effect = "mutate"
 	if _, err = load(); err == nil || !strings.Contains(err.Error(), "did you mean filesystem?") {
 		t.Errorf("a pairing that there is not: %v", err)
 	}
+	two := "[gateway.servers.bank]\ncommand = \"a\"\nwas = [\"pay\", \"older\"]\n[gateway.servers.post]\ncommand = \"a\"\nwas = "
+	write("keep.toml", two+"\"mail\"\n")
+	if g, err = load(); err != nil || !slices.Equal(g.Was["bank"], connector.Names{"pay", "older"}) || !slices.Equal(g.Was["post"], connector.Names{"mail"}) {
+		t.Errorf("names of before: %v, %v", g.Was, err)
+	}
+	for _, was := range []string{"bank", "older", ""} {
+		write("keep.toml", two+"\""+was+"\"\n")
+		if _, err = load(); err == nil || !strings.Contains(err.Error(), "gateway.servers.post.was") {
+			t.Errorf("%q is no name of before: %v", was, err)
+		}
+	}
 	write("keep.toml", "[gateway]\norigins = [\"https://app.example.com\"]\n")
 	if g, err = load(); err != nil || !slices.Equal(g.Origins, []string{"https://app.example.com"}) {
 		t.Errorf("origins: %q, %v", g.Origins, err)

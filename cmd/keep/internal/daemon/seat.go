@@ -19,7 +19,7 @@ import (
 // Postgres.
 func (e Env) OpenGateway(ctx context.Context, cfg *config.Config, db database.DB) (*gateway.Gateway, error) {
 	return gateway.New(ctx, db, gateway.Config{
-		Servers: cfg.Gateway.Servers, Rules: cfg.Gateway.Rules, Grants: cfg.Gateway.Grants, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
+		Servers: cfg.Gateway.Servers, Was: cfg.Gateway.Was, Rules: cfg.Gateway.Rules, Grants: cfg.Gateway.Grants, Repeat: cfg.Gateway.Repeat, Policy: &cfg.Policy, Budgets: cfg.BudgetRules(),
 		Alone: !database.IsPostgres(cfg.DB), MessageLimit: cfg.Gateway.MessageLimit, ResultLimit: cfg.Gateway.ResultLimit,
 		Version: buildinfo.Read().Version, Logger: e.Log,
 	})
