@@ -321,6 +321,7 @@ type inboxData struct {
 	Decided   bool // shows the closed ones
 	Each      bool // every question has a card of its own
 	More      int  // causes that are not shown
+	Cut       bool // there may be more causes, and more questions of each, than were read
 	Cause     *causeRow
 	Workflow  keep.WorkflowName
 	Workflows []keep.WorkflowName
@@ -368,14 +369,10 @@ func (s *site) inbox(r *http.Request) (page, error) {
 
 // listQuestions reads one page of questions.
 func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after string) error {
-	qs, next, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Open: !d.Decided}, keep.Page{Limit: inboxSize, After: after})
+	f := keep.EscalationFilter{Workflow: d.Workflow, Open: !d.Decided, Closed: d.Decided}
+	qs, next, err := s.cfg.Store.Escalations(ctx, f, keep.Page{Limit: inboxSize, After: after})
 	if err != nil {
 		return err
-	}
-	// The filter has no "closed": all are read, and those that are open are left out, so such a page may
-	// have fewer than inboxSize.
-	if d.Decided {
-		qs = slices.DeleteFunc(qs, func(e keep.Escalation) bool { return e.ClosedAt.IsZero() })
 	}
 	cards, err := s.cards(ctx, qs)
 	for _, c := range cards {
@@ -389,16 +386,16 @@ func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after stri
 //
 // Of each cause one question is read with its evidence, however many have it.
 func (s *site) listCauses(ctx context.Context, d *inboxData) error {
-	o, err := view.Read(ctx, s.cfg.Store, time.Now())
+	groups, err := s.cfg.Store.QuestionGroups(ctx, view.MaxGroups)
 	if err != nil {
 		return err
 	}
-	rows := causeRows(o)
-	if d.Workflow != "" {
-		rows = slices.DeleteFunc(rows, func(c causeRow) bool { return !slices.Contains(c.Workflows, d.Workflow) })
+	causes := view.CausesOf(groups, d.Workflow)
+	d.More, d.Cut = max(len(causes)-inboxSize, 0), len(groups) == view.MaxGroups
+	shown, err := s.readCauseRows(ctx, causes[:len(causes)-d.More])
+	if err != nil {
+		return err
 	}
-	shown := rows[:min(len(rows), inboxSize)]
-	d.More = len(rows) - len(shown)
 	var qs []keep.Escalation
 	for _, c := range shown {
 		qs = append(qs, c.Newest.Escalation)
@@ -406,7 +403,7 @@ func (s *site) listCauses(ctx context.Context, d *inboxData) error {
 	cards, err := s.cards(ctx, qs)
 	for i, c := range cards {
 		one := causeCard{card: c}
-		if shown[i].Count > 1 {
+		if shown[i].Of = d.Workflow; shown[i].Count > 1 {
 			one.Cause = &shown[i]
 		}
 		d.Cards = append(d.Cards, one)
@@ -420,7 +417,7 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 	if err != nil || at < 0 {
 		return refusef("there is no place %q", cut(20, from))
 	}
-	cause, cards, err := s.ofCause(ctx, key, at, inboxSize)
+	cause, cards, err := s.ofCause(ctx, key, d.Workflow, at, inboxSize)
 	if err != nil {
 		return err
 	}
@@ -431,35 +428,36 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 		d.Cards = append(d.Cards, causeCard{card: c})
 	}
 	if cause != nil && at+inboxSize < cause.Count {
-		d.Pager.Next = "/inbox" + query("cause", key, "from", strconv.Itoa(at+inboxSize))
+		d.Pager.Next = "/inbox" + query("cause", key, "workflow", string(d.Workflow), "from", strconv.Itoa(at+inboxSize))
 	}
 	if at > 0 {
-		d.Pager.First = "/inbox" + query("cause", key)
+		d.Pager.First = "/inbox" + query("cause", key, "workflow", string(d.Workflow))
 	}
 	return nil
 }
 
-// ofCause reads up to limit of the open questions of a cause, newest first; nil: there are none.
-func (s *site) ofCause(ctx context.Context, key string, from, limit int) (*causeRow, []card, error) {
-	o, err := view.Read(ctx, s.cfg.Store, time.Now())
+// ofCause reads up to limit of the open questions of a cause, in a workflow or in all, newest first; nil: there are none.
+func (s *site) ofCause(ctx context.Context, key string, w keep.WorkflowName, from, limit int) (*causeRow, []card, error) {
+	of, ok := view.ParseCause(key)
+	if !ok {
+		return nil, nil, refusef("there is no cause %q", cut(80, key))
+	}
+	groups, err := s.cfg.Store.QuestionGroups(ctx, view.MaxGroups)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range causeRows(o) {
-		if c.Key() != key {
-			continue
-		}
-		ids := c.All[min(from, len(c.All)):min(from+limit, len(c.All))]
-		var qs []keep.Escalation
-		for _, q := range o.Questions {
-			if slices.Contains(ids, q.ID) {
-				qs = append(qs, q)
-			}
-		}
-		cards, err := s.cards(ctx, qs)
-		return &c, cards, err
+	groups = slices.DeleteFunc(groups, func(g keep.QuestionGroup) bool { return g.QuestionCause != of })
+	rows, err := s.readCauseRows(ctx, view.CausesOf(groups, w))
+	if err != nil || len(rows) == 0 {
+		return nil, nil, err
 	}
-	return nil, nil, nil
+	rows[0].Of = w
+	qs, err := s.cfg.Store.QuestionsLike(ctx, w, of, from, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	cards, err := s.cards(ctx, qs)
+	return &rows[0], cards, err
 }
 
 // question shows one question. Unlike a list it reads the payload of the call.
