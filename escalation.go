@@ -1,6 +1,7 @@
 package keep
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -142,6 +143,35 @@ type Decision struct {
 	// it has no end. They are stored with the budget.
 	Limit Amount    `json:"-"`
 	Until time.Time `json:"-"`
+}
+
+// A QuestionCause is what questions may have in common: a service that fails, or a script with a
+// mistake, asks once for each workflow, item or order key that meets it.
+type QuestionCause struct {
+	Kind EscalationKind
+	Tool string // that was called, or that failed; the handler of the run, if no tool was; empty: there is no run
+	Code string // of the error of the run, or else of the call; empty: there is none
+}
+
+// CauseOf returns what the question may have in common with others. r is the run that it is about and m the call; each is zero
+// if there is none. Stores that group questions in their own language do as this does.
+func (e Escalation) CauseOf(r Run, m Mutation) QuestionCause {
+	var failed, refused Failure
+	if r.Error != nil {
+		failed = *r.Error
+	}
+	if m.Error != nil {
+		refused = *m.Error
+	}
+	return QuestionCause{Kind: e.Kind, Tool: cmp.Or(string(m.Tool), string(failed.Tool), string(r.Handler)), Code: cmp.Or(failed.Code, refused.Code)}
+}
+
+// A QuestionGroup is the open questions of a workflow, or of none, that have one cause.
+type QuestionGroup struct {
+	QuestionCause
+	Workflow WorkflowName // empty: of none
+	Count    int
+	Newest   EscalationID
 }
 
 // A Sink names a way in which people are notified of questions.

@@ -96,7 +96,10 @@ type InputFilter struct {
 type EscalationFilter struct {
 	Workflow WorkflowName
 	Run      RunID
+	Kind     EscalationKind
+	Item     string // needs Workflow
 	Open     bool   // only those that nobody has answered
+	Closed   bool   // only those that were answered, or no longer applied
 	Made     Period // by when they were asked
 }
 

@@ -14,7 +14,8 @@ type Status struct {
 	Refusal   *Refusal     `json:"store_refuses" doc:"the store of the process that answers refused its last commit; null: it takes them, or no host runs"`
 	Workflows []Workflow   `json:"workflows"`
 	Causes    []Cause      `json:"causes" doc:"what the open questions are about, the most frequent first"`
-	NeedsYou  []Escalation `json:"needs_you" doc:"open questions"`
+	NeedsYou  []Escalation `json:"needs_you" doc:"open questions, newest first; at most 1,000"`
+	Asked     int          `json:"needs_you_count" doc:"how many there are"`
 	NotTold   []NotTold    `json:"not_told" doc:"of them, and of whom [notify] gave up"`
 	Failing   []Run        `json:"failing" doc:"unfinished runs with an error, or in doubt, with no open question about them or about what they wait for"`
 	Limited   []Run        `json:"limited" doc:"runs that are executed and wait for the limits of a connection"`
@@ -118,27 +119,48 @@ func ReadStatus(ctx context.Context, s view.Store, by view.Executors, now time.T
 		return Status{}, err
 	}
 	missing, err := by.Missing(ctx, s, o.Workflows...)
+	if err != nil {
+		return Status{}, err
+	}
 	st := StatusOf(o)
+	if err := st.list(ctx, s, o); err != nil {
+		return Status{}, err
+	}
 	st.NoProgram = each(missing, noProgramOf)
-	return st, err
+	return st, nil
 }
 
-// StatusOf returns the object of o.
-func StatusOf(o *view.Overview) Status {
+// list adds what an overview only counts: the newest of the open questions, and which runs of each workflow are open.
+func (st *Status) list(ctx context.Context, s view.Store, o *view.Overview) error {
+	questions, _, err := s.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions})
+	if err != nil {
+		return err
+	}
 	waiting := make(map[string][]keep.RunID)
 	for _, c := range o.Connections {
 		waiting[c.Name] = c.Waiting
 	}
+	st.NeedsYou = waitedFor(each(questions, listed), waiting)
+	runs, _, err := s.Runs(ctx, keep.RunFilter{Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true})
+	open := make(map[keep.WorkflowName][]keep.Run)
+	for _, r := range runs {
+		open[r.Workflow] = append(open[r.Workflow], r)
+	}
+	st.Workflows = each(o.Workflows, func(w view.Workflow) Workflow { return workflowOf(w, open[w.Name]) })
+	return err
+}
+
+// StatusOf returns the object of o, without what o only counts.
+func StatusOf(o *view.Overview) Status {
 	return Status{
+		Asked:       o.Asked,
 		Unlike:      []Mismatch{},
 		NoProgram:   []NoProgram{},
 		Connections: each(o.Connections, connectionOf),
 
-		Workflows: each(o.Workflows, workflowOf),
 		Causes: each(o.Causes(), func(c view.Cause) Cause {
 			return Cause{c.Kind, c.Tool, c.Code, c.Count, c.Workflows, c.Example}
 		}),
-		NeedsYou: waitedFor(each(o.Questions, listed), waiting),
 		NotTold: each(o.GivenUp, func(n keep.Notice) NotTold {
 			return NotTold{n.Escalation, n.Sink, n.Attempts, n.Error}
 		}),
@@ -162,9 +184,8 @@ func StatusOf(o *view.Overview) Status {
 }
 
 // workflowOf returns the object of a workflow in an overview.
-func workflowOf(w view.Workflow) Workflow {
+func workflowOf(w view.Workflow, open []keep.Run) Workflow {
 	states := each(w.Handlers, func(h view.Handler) keep.HandlerState { return h.State })
-	open := each(w.Open, func(r *view.Run) keep.Run { return r.Run })
 	return WorkflowOf(w.Workflow, w.Deployed, states, open)
 }
 

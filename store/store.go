@@ -279,6 +279,31 @@ type Escalations interface {
 	CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error)
 }
 
+// Waiting reads what waits for people, however much it is: the open questions by what they are about, and the open runs by whether
+// one is about them. It has six methods because a page of what waits is made of all of them.
+type Waiting interface {
+	// QuestionGroups returns the open questions by their workflow and cause, that with the newest question
+	// first: up to limit groups.
+	QuestionGroups(ctx context.Context, limit int) ([]keep.QuestionGroup, error)
+
+	// QuestionsLike returns the open questions with a cause, of a workflow or of all if w is empty, newest first:
+	// up to limit, after the first that are passed over.
+	QuestionsLike(ctx context.Context, w keep.WorkflowName, c keep.QuestionCause, pass, limit int) ([]keep.Escalation, error)
+
+	// QuestionsByID returns questions, newest first.
+	QuestionsByID(ctx context.Context, ids []keep.EscalationID) ([]keep.Escalation, error)
+
+	// QuestionsAbout returns the open questions about runs, newest first.
+	QuestionsAbout(ctx context.Context, runs []keep.RunID) ([]keep.Escalation, error)
+
+	// Unasked returns up to limit of the open runs, newest first, as a bare page has them: all but those of consumers
+	// that hold up an order key, or nobody, and about which a question is open, of which there may be many.
+	Unasked(ctx context.Context, limit int) ([]keep.Run, error)
+
+	// OpenOf returns the open run of each chain, newest first, as a bare page has them.
+	OpenOf(ctx context.Context, chains []keep.RunID) ([]keep.Run, error)
+}
+
 // Notices reads who was notified of which question.
 type Notices interface {
 	// Owed returns up to limit of the open questions that a sink has not taken:
@@ -363,6 +388,7 @@ type Reader interface {
 	Items
 	ShortIDs
 	Escalations
+	Waiting
 	Notices
 	Batches
 	Usage

@@ -2,12 +2,13 @@ package view
 
 import (
 	"context"
-	"slices"
+	"maps"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/breaker"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // A subject is what several runs wait for that have one question in common: a budget, a tool whose calls
@@ -58,30 +59,38 @@ func askedAbout(q keep.Escalation) subject {
 }
 
 // ask gives each run the open question about it: one of its own, or one about what it waits for together
-// with other runs, which may be of another workflow. Those are read if questions does not have them.
-func ask(ctx context.Context, s Store, runs []*Run, questions []keep.Escalation) error {
+// with other runs, which may be of another workflow. Of those only the kinds are read that a run may wait for.
+func ask(ctx context.Context, s Store, runs []*Run) error {
+	ids := make([]keep.RunID, 0, len(runs))
+	for _, r := range runs {
+		ids = append(ids, r.ID)
+	}
+	questions, err := s.QuestionsAbout(ctx, ids)
+	if err != nil {
+		return err
+	}
 	own := make(map[keep.RunID]*keep.Escalation, len(questions))
 	for i, q := range questions {
 		if old := own[q.Run]; old == nil || old.Kind.Shared() {
 			own[q.Run] = &questions[i]
 		}
 	}
-	shared := bySubject(questions)
-	waits := func(r *Run) bool {
-		of := subjectOf(r)
-		return own[r.ID] == nil && of != subject{} && shared[of] == nil
-	}
-	if slices.ContainsFunc(runs, waits) {
-		all, _, err := s.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: MaxQuestions})
-		if err != nil {
-			return err
-		}
-		shared = bySubject(all)
-	}
+	shared := make(map[subject]*keep.Escalation)
+	read := make(map[keep.EscalationKind]bool)
 	for _, r := range runs {
-		if r.Question = own[r.ID]; r.Question == nil {
-			r.Question = shared[subjectOf(r)]
+		of := subjectOf(r)
+		if r.Question = own[r.ID]; r.Question != nil || of == (subject{}) {
+			continue
 		}
+		if !read[of.kind] {
+			all, _, err := s.Escalations(ctx, keep.EscalationFilter{Kind: of.kind, Open: true}, keep.Page{Limit: MaxQuestions})
+			if err != nil {
+				return err
+			}
+			maps.Copy(shared, bySubject(all))
+			read[of.kind] = true
+		}
+		r.Question = shared[of]
 	}
 	return nil
 }
@@ -98,12 +107,11 @@ func bySubject(questions []keep.Escalation) map[subject]*keep.Escalation {
 }
 
 // StoppedTools returns the open questions about tools whose calls are stopped.
-func StoppedTools(questions []keep.Escalation) map[keep.ToolName]keep.EscalationID {
+func StoppedTools(ctx context.Context, s store.Escalations) (map[keep.ToolName]keep.EscalationID, error) {
+	questions, _, err := s.Escalations(ctx, keep.EscalationFilter{Kind: keep.AskBreaker, Open: true}, keep.Page{Limit: MaxQuestions})
 	out := make(map[keep.ToolName]keep.EscalationID)
 	for of, q := range bySubject(questions) {
-		if of.kind == keep.AskBreaker {
-			out[keep.ToolName(of.name)] = q.ID
-		}
+		out[keep.ToolName(of.name)] = q.ID
 	}
-	return out
+	return out, err
 }

@@ -13,11 +13,15 @@ import (
 
 // An Overview is how everything stands at one time.
 type Overview struct {
-	*Situation
-	Workflows []Workflow        // by name
-	GivenUp   []keep.Notice     // of open questions; at most MaxQuestions
-	Doubts    []keep.Mutation   // calls in doubt that no open run waits for; at most MaxQuestions of a state
-	Topics    []keep.TopicCount // by workflow and topic
+	*Situation                      // as ReadSituations returns it
+	Groups     []keep.QuestionGroup // of the open questions, that with the newest first; at most MaxGroups
+	Newest     []keep.Escalation    // question of each group, newest first
+	Waiting    int                  // open runs that are not executed
+	Asked      int                  // open questions
+	Workflows  []Workflow           // by name
+	GivenUp    []keep.Notice        // of open questions; at most MaxQuestions
+	Doubts     []keep.Mutation      // calls in doubt that no open run waits for; at most MaxQuestions of a state
+	Topics     []keep.TopicCount    // by workflow and topic
 
 	Connections []Connection // that are limited or were shut, by name
 	Limits      Limits
@@ -69,7 +73,7 @@ func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 		return nil, err
 	}
 	o := new(Overview)
-	if o.Situation, err = situation(ctx, s, "", all); err != nil {
+	if err = o.readOpen(ctx, s, all); err != nil {
 		return nil, err
 	}
 	if o.Topics, err = s.TopicCounts(ctx, ""); err != nil {
@@ -93,6 +97,37 @@ func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 	o.Connections = connectionsOf(o.Limits, open)
 	return o, o.join(ctx, s, all, now)
 }
+
+// readOpen reads what is under way, and counts it.
+func (o *Overview) readOpen(ctx context.Context, s Store, all []keep.Workflow) (err error) {
+	if o.Situation, o.Groups, o.Newest, err = situations(ctx, s, all); err != nil {
+		return err
+	}
+	counts, err := s.CountRuns(ctx, keep.RunFilter{Open: true})
+	if err != nil {
+		return err
+	}
+	for status, n := range counts {
+		if status != keep.StatusActive {
+			o.Waiting += n
+		}
+	}
+	for _, g := range o.Groups {
+		o.Asked += g.Count
+	}
+	if len(o.Groups) < MaxGroups {
+		return nil
+	}
+	kinds, err := s.CountEscalations(ctx, keep.EscalationFilter{Open: true})
+	o.Asked = 0
+	for _, n := range kinds {
+		o.Asked += n
+	}
+	return err
+}
+
+// Causes returns what the open questions are about, the most frequent first.
+func (o *Overview) Causes() []Cause { return CausesOf(o.Groups, "") }
 
 // join reads what is in force, and joins it with what was read before.
 func (o *Overview) join(ctx context.Context, s Store, all []keep.Workflow, now time.Time) error {

@@ -19,6 +19,7 @@ type Store interface {
 	store.Topics
 	store.Mutations
 	store.Escalations
+	store.Waiting
 	store.Notices
 	store.Batches
 	store.Limits
@@ -26,8 +27,8 @@ type Store interface {
 	store.Proposals
 }
 
-// MaxQuestions bounds the open questions of a view. Each of them blocks something,
-// so there are few.
+// MaxQuestions bounds the open questions that a view lists. There may be more: they are counted, and grouped by what they
+// are about, in the store.
 const MaxQuestions = 1000
 
 // A Run is an open run, with what it waits for (law: explained).
@@ -47,36 +48,85 @@ func (r *Run) Fails() bool {
 
 // A Situation is what is under way.
 type Situation struct {
-	Paused    map[keep.WorkflowName]bool
-	Runs      map[keep.WorkflowName][]*Run // oldest first; without lanes at most one (law: one-at-a-time)
-	Questions []keep.Escalation            // open ones, newest first, at most MaxQuestions
+	Paused map[keep.WorkflowName]bool
+	Runs   map[keep.WorkflowName][]*Run // oldest first; without lanes at most one (law: one-at-a-time)
 }
 
-// ReadSituation reads what is under way in a workflow, or in all if w is empty.
-func ReadSituation(ctx context.Context, s Store, w keep.WorkflowName) (*Situation, error) {
+// ReadSituation reads what is under way in a workflow: the newest open runs, up to limit.
+func ReadSituation(ctx context.Context, s Store, w keep.WorkflowName, limit int) (*Situation, error) {
 	all, err := s.Workflows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return situation(ctx, s, w, all)
+	open, _, err := s.Runs(ctx, keep.RunFilter{Workflow: w, Open: true}, keep.Page{Limit: limit, Bare: true})
+	if err != nil {
+		return nil, err
+	}
+	return situation(ctx, s, all, open)
 }
 
-// situation is ReadSituation for workflows that were read.
-func situation(ctx context.Context, s Store, w keep.WorkflowName, all []keep.Workflow) (*Situation, error) {
+// ReadSituations reads what is under way in all workflows. Of runs of consumers that hold up an order key, or nobody, and that
+// stopped for one reason there may be many: of these it has one, about which the newest question is.
+func ReadSituations(ctx context.Context, s Store) (*Situation, error) {
+	all, err := s.Workflows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, _, _, err := situations(ctx, s, all)
+	return st, err
+}
+
+// situations is ReadSituations for workflows that were read. It returns the groups of open questions, too, and
+// the newest question of each.
+func situations(ctx context.Context, s Store, all []keep.Workflow) (*Situation, []keep.QuestionGroup, []keep.Escalation, error) {
+	open, err := s.Unasked(ctx, keep.MaxPage)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	groups, err := s.QuestionGroups(ctx, MaxGroups)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	newest := make([]keep.EscalationID, 0, len(groups))
+	for _, g := range groups {
+		newest = append(newest, g.Newest)
+	}
+	asked, err := s.QuestionsByID(ctx, newest)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	have := make(map[keep.RunID]bool, len(open))
+	for _, r := range open {
+		have[r.ID] = true
+	}
+	var ids []keep.RunID
+	for _, q := range asked {
+		if q.Run != "" && !have[q.Run] {
+			have[q.Run], ids = true, append(ids, q.Run)
+		}
+	}
+	var runs []keep.Run
+	if len(ids) > 0 {
+		if runs, err = s.RunsByID(ctx, ids); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	for _, r := range runs {
+		if !r.Closed {
+			open = append(open, r)
+		}
+	}
+	st, err := situation(ctx, s, all, open)
+	return st, groups, asked, err
+}
+
+// situation is the situation of workflows and open runs that were read.
+func situation(ctx context.Context, s Store, all []keep.Workflow, open []keep.Run) (*Situation, error) {
 	st := &Situation{Paused: make(map[keep.WorkflowName]bool), Runs: make(map[keep.WorkflowName][]*Run)}
 	for _, v := range all {
 		st.Paused[v.Name] = v.Paused
 	}
-	var err error
-	st.Questions, _, err = s.Escalations(ctx, keep.EscalationFilter{Workflow: w, Open: true}, keep.Page{Limit: MaxQuestions})
-	if err != nil {
-		return nil, err
-	}
-	open, _, err := s.Runs(ctx, keep.RunFilter{Workflow: w, Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true})
-	if err != nil {
-		return nil, err
-	}
-	runs, err := Explain(ctx, s, open, st.Questions)
+	runs, err := Explain(ctx, s, open)
 	for _, r := range runs {
 		st.Runs[r.Workflow] = append(st.Runs[r.Workflow], r)
 	}
@@ -103,9 +153,8 @@ func First(runs []*Run) *Run {
 	return nil
 }
 
-// Explain returns what open runs wait for. questions are the open ones that may be
-// about them; those about what runs share may be missing.
-func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Escalation) ([]*Run, error) {
+// Explain returns what open runs wait for, and the open question about each.
+func Explain(ctx context.Context, s Store, open []keep.Run) ([]*Run, error) {
 	calls, chains, before := make(map[keep.MutationKey]keep.Mutation), []keep.RunID(nil), []keep.RunID(nil)
 	var keys []keep.MutationKey
 	for _, r := range open {
@@ -145,7 +194,7 @@ func Explain(ctx context.Context, s Store, open []keep.Run, questions []keep.Esc
 		}
 		out = append(out, v)
 	}
-	return out, ask(ctx, s, out, questions)
+	return out, ask(ctx, s, out)
 }
 
 // history returns how many attempts chains had, and why runs failed.

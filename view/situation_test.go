@@ -62,7 +62,7 @@ func TestSharedQuestion(t *testing.T) {
 		"first": "esc_budget_faxes_1", "budget": "esc_budget_faxes_1", "breaker": "esc_breaker_svc.note_1", "connection": "esc_connection",
 		"account": "esc_reconnect_my_mail_0_3", "alone": "", "another": "",
 	} {
-		one, err := view.ReadSituation(t.Context(), s, w)
+		one, err := view.ReadSituation(t.Context(), s, w, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

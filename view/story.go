@@ -144,7 +144,7 @@ func (t *teller) queued(ev keep.Event) (string, error) {
 	if d.Workflow != "" && len(ReadersOf(d.Definition, ev.Topic)) == 0 {
 		return fmt.Sprintf("No consumer of %s reads the topic %s.", ev.Workflow, ev.Topic), nil
 	}
-	st, err := ReadSituation(t.ctx, t.s, ev.Workflow)
+	st, err := ReadSituation(t.ctx, t.s, ev.Workflow, keep.MaxPage)
 	if err != nil {
 		return "", err
 	}
@@ -348,11 +348,7 @@ func (t *teller) open(w keep.WorkflowName, runs []keep.Run) (*Run, error) {
 	if i < 0 {
 		return nil, nil
 	}
-	questions, _, err := t.s.Escalations(t.ctx, keep.EscalationFilter{Workflow: w, Run: runs[i].ID, Open: true}, keep.Page{Limit: 1})
-	if err != nil {
-		return nil, err
-	}
-	explained, err := Explain(t.ctx, t.s, runs[i:i+1], questions)
+	explained, err := Explain(t.ctx, t.s, runs[i:i+1])
 	if err != nil {
 		return nil, err
 	}

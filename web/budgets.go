@@ -48,15 +48,13 @@ func (s *site) budgets(r *http.Request) (page, error) {
 		if err != nil {
 			return p, err
 		}
-		open, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Open: true}, keep.Page{Limit: keep.MaxPage})
+		open, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Kind: keep.AskBudget, Open: true}, keep.Page{Limit: keep.MaxPage})
 		if err != nil {
 			return p, err
 		}
 		asked := make(map[string]keep.EscalationID)
 		for _, q := range open {
-			if q.Kind == keep.AskBudget {
-				asked[q.Budget] = q.ID
-			}
+			asked[q.Budget] = q.ID
 		}
 		for _, b := range all {
 			d.Budgets = append(d.Budgets, budgetCard{b, asked[b.Name], coveredBy(b.Rule)})

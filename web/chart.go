@@ -237,18 +237,8 @@ func bound(d time.Duration) string {
 	return human(d)
 }
 
-// waitsNow counts the runs that wait, and the questions that are open.
-func waitsNow(st *view.Situation) keep.Counter {
-	c := keep.Counter{Asked: len(st.Questions)}
-	for _, runs := range st.Runs {
-		for _, r := range runs {
-			if r.Status != keep.StatusActive {
-				c.Waiting++
-			}
-		}
-	}
-	return c
-}
+// waitsNow is how many runs wait, and how many questions are open.
+func waitsNow(o *view.Overview) keep.Counter { return keep.Counter{Waiting: o.Waiting, Asked: o.Asked} }
 
 // waitsChart draws how many runs waited, and how many questions were open, at most in each step. It
 // says how many there are now.

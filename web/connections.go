@@ -70,11 +70,10 @@ func (s *site) connections(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	questions, _, err := s.cfg.Store.Escalations(r.Context(), keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions})
+	stopped, err := view.StoppedTools(r.Context(), s.cfg.Store)
 	if err != nil {
 		return p, err
 	}
-	stopped := view.StoppedTools(questions)
 	for _, c := range s.cfg.Connections {
 		row := connectionRow{Name: c.Name, Connector: c.Connector, Limits: c.Limits.String()}
 		if i := slices.IndexFunc(used, func(u view.Connection) bool { return u.Name == c.Name }); i >= 0 {

@@ -269,3 +269,33 @@ func (c *countReads) Counters(ctx context.Context, step keep.Step, w keep.Workfl
 	c.reads.Add(1)
 	return c.Reader.Counters(ctx, step, w, from, to)
 }
+
+func (c *countReads) QuestionGroups(ctx context.Context, limit int) ([]keep.QuestionGroup, error) {
+	c.reads.Add(1)
+	return c.Reader.QuestionGroups(ctx, limit)
+}
+
+func (c *countReads) QuestionsLike(ctx context.Context, w keep.WorkflowName, q keep.QuestionCause, pass, limit int) ([]keep.Escalation, error) {
+	c.reads.Add(1)
+	return c.Reader.QuestionsLike(ctx, w, q, pass, limit)
+}
+
+func (c *countReads) QuestionsByID(ctx context.Context, ids []keep.EscalationID) ([]keep.Escalation, error) {
+	c.reads.Add(1)
+	return c.Reader.QuestionsByID(ctx, ids)
+}
+
+func (c *countReads) QuestionsAbout(ctx context.Context, runs []keep.RunID) ([]keep.Escalation, error) {
+	c.reads.Add(1)
+	return c.Reader.QuestionsAbout(ctx, runs)
+}
+
+func (c *countReads) Unasked(ctx context.Context, limit int) ([]keep.Run, error) {
+	c.reads.Add(1)
+	return c.Reader.Unasked(ctx, limit)
+}
+
+func (c *countReads) OpenOf(ctx context.Context, chains []keep.RunID) ([]keep.Run, error) {
+	c.reads.Add(1)
+	return c.Reader.OpenOf(ctx, chains)
+}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"html/template"
 	"net/http"
 	"slices"
@@ -39,13 +40,14 @@ type homeData struct {
 type causeRow struct {
 	view.Cause
 	Newest card
+	Of     keep.WorkflowName // the only one whose questions are meant; empty: all
 }
 
 // Word is the kind in words.
 func (c causeRow) Word() string { return kindWord(c.Kind) }
 
 // Query names the cause in an address.
-func (c causeRow) Query() string { return query("cause", c.Key()) }
+func (c causeRow) Query() string { return query("cause", c.Key(), "workflow", string(c.Of)) }
 
 // Link leads to the question, or to all of the cause.
 func (c causeRow) Link() string {
@@ -93,11 +95,11 @@ func (s *site) home(r *http.Request) (page, error) {
 			d.Refusal = &refusedSetting{time.Time(r.Since), r.Reason}
 		}
 	}
-	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o.Situation), now); err != nil {
+	if d.Over, err = s.overTime(ctx, r.URL.Query().Get("over"), waitsNow(o), now); err != nil {
 		return p, err
 	}
-	causes := causeRows(o)
-	d.Causes = causes[:min(len(causes), homeCauses)]
+	causes := o.Causes()
+	d.Causes = causeRows(causes[:min(len(causes), homeCauses)], o.Newest)
 	d.More = len(causes) - len(d.Causes)
 	rows := workflowRows(o, st, d.Over)
 	slices.SortStableFunc(rows, func(a, b workflowRow) int { return cmp.Compare(b.urgency(), a.urgency()) })
@@ -156,15 +158,23 @@ func (w workflowRow) urgency() int {
 	return 2
 }
 
-// causeRows returns the causes of the open questions, with the newest of each.
-func causeRows(o *view.Overview) []causeRow {
-	questions := make(map[keep.EscalationID]keep.Escalation, len(o.Questions))
-	for _, q := range o.Questions {
-		questions[q.ID] = q
-	}
+// causeRows returns causes with the newest question of each, which is among these. One that was deleted meanwhile is left out.
+func causeRows(causes []view.Cause, newest []keep.Escalation) []causeRow {
 	var rows []causeRow
-	for _, c := range o.Causes() {
-		rows = append(rows, causeRow{c, cardOf(questions[c.Example])})
+	for _, c := range causes {
+		if i := slices.IndexFunc(newest, func(q keep.Escalation) bool { return q.ID == c.Example }); i >= 0 {
+			rows = append(rows, causeRow{Cause: c, Newest: cardOf(newest[i])})
+		}
 	}
 	return rows
+}
+
+// readCauseRows is causeRows with questions that it reads.
+func (s *site) readCauseRows(ctx context.Context, causes []view.Cause) ([]causeRow, error) {
+	ids := make([]keep.EscalationID, 0, len(causes))
+	for _, c := range causes {
+		ids = append(ids, c.Example)
+	}
+	newest, err := s.cfg.Store.QuestionsByID(ctx, ids)
+	return causeRows(causes, newest), err
 }

@@ -321,8 +321,9 @@ type inboxData struct {
 	Cards     []causeCard
 	Decided   bool // shows the closed ones
 	Each      bool // every question has a card of its own
-	causes    []causeRow
-	More      int // causes that are not shown
+	causes    []view.Cause
+	More      int  // causes that are not shown
+	Cut       bool // there may be more causes, and more questions of each, than were read
 	Cause     *causeRow
 	Workflow  keep.WorkflowName
 	Workflows []keep.WorkflowName
@@ -406,29 +407,46 @@ func (s *site) stay(ctx context.Context, d *inboxData, on []string) error {
 	cards, err := s.cards(ctx, qs)
 	d.Others, d.Cards = len(listed) > 0, nil
 	for _, c := range cards {
-		d.Cards = append(d.Cards, causeCard{card: c, Cause: d.causeOf(c.ID)})
+		d.Cards = append(d.Cards, causeCard{card: c})
+	}
+	return errors.Join(err, s.addCauses(ctx, d))
+}
+
+// addCauses says of the cards of a list of causes which cause each has, if others have it, too.
+func (s *site) addCauses(ctx context.Context, d *inboxData) error {
+	if len(d.causes) == 0 {
+		return nil
+	}
+	var ids []keep.RunID
+	for _, c := range d.Cards {
+		if c.ClosedAt.IsZero() && c.Run != "" {
+			ids = append(ids, c.Run)
+		}
+	}
+	list, err := s.cfg.Store.RunsByID(ctx, ids)
+	runs := make(map[keep.RunID]keep.Run, len(list))
+	for _, r := range list {
+		runs[r.ID] = r
+	}
+	for i, c := range d.Cards {
+		var m keep.Mutation
+		if c.Mutation != nil {
+			m = *c.Mutation
+		}
+		of := c.CauseOf(runs[c.Run], m)
+		if at := slices.IndexFunc(d.causes, func(c view.Cause) bool { return c.QuestionCause == of }); c.ClosedAt.IsZero() && at >= 0 && d.causes[at].Count > 1 {
+			d.Cards[i].Cause = &causeRow{Cause: d.causes[at], Of: d.Workflow}
+		}
 	}
 	return err
 }
 
-// causeOf returns the cause that stands for several questions, of which id is one; nil: there is none.
-func (d *inboxData) causeOf(id keep.EscalationID) *causeRow {
-	if i := slices.IndexFunc(d.causes, func(c causeRow) bool { return c.Count > 1 && slices.Contains(c.All, id) }); i >= 0 {
-		return &d.causes[i]
-	}
-	return nil
-}
-
 // listQuestions reads one page of questions.
 func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after string) error {
-	qs, next, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Open: !d.Decided}, keep.Page{Limit: inboxSize, After: after})
+	f := keep.EscalationFilter{Workflow: d.Workflow, Open: !d.Decided, Closed: d.Decided}
+	qs, next, err := s.cfg.Store.Escalations(ctx, f, keep.Page{Limit: inboxSize, After: after})
 	if err != nil {
 		return err
-	}
-	// The filter has no "closed": all are read, and those that are open are left out, so such a page may
-	// have fewer than inboxSize.
-	if d.Decided {
-		qs = slices.DeleteFunc(qs, func(e keep.Escalation) bool { return e.ClosedAt.IsZero() })
 	}
 	cards, err := s.cards(ctx, qs)
 	for _, c := range cards {
@@ -442,17 +460,17 @@ func (s *site) listQuestions(ctx context.Context, d *inboxData, show, after stri
 //
 // Of each cause one question is read with its evidence, however many have it.
 func (s *site) listCauses(ctx context.Context, d *inboxData) error {
-	o, err := view.Read(ctx, s.cfg.Store, time.Now())
+	groups, err := s.cfg.Store.QuestionGroups(ctx, view.MaxGroups)
 	if err != nil {
 		return err
 	}
-	rows := causeRows(o)
-	if d.Workflow != "" {
-		rows = slices.DeleteFunc(rows, func(c causeRow) bool { return !slices.Contains(c.Workflows, d.Workflow) })
+	causes := view.CausesOf(groups, d.Workflow)
+	d.causes = causes
+	d.More, d.Cut = max(len(causes)-inboxSize, 0), len(groups) == view.MaxGroups
+	shown, err := s.readCauseRows(ctx, causes[:len(causes)-d.More])
+	if err != nil {
+		return err
 	}
-	d.causes = rows
-	shown := rows[:min(len(rows), inboxSize)]
-	d.More = len(rows) - len(shown)
 	var qs []keep.Escalation
 	for _, c := range shown {
 		qs = append(qs, c.Newest.Escalation)
@@ -460,7 +478,7 @@ func (s *site) listCauses(ctx context.Context, d *inboxData) error {
 	cards, err := s.cards(ctx, qs)
 	for i, c := range cards {
 		one := causeCard{card: c}
-		if shown[i].Count > 1 {
+		if shown[i].Of = d.Workflow; shown[i].Count > 1 {
 			one.Cause = &shown[i]
 		}
 		d.Cards = append(d.Cards, one)
@@ -474,7 +492,7 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 	if err != nil || at < 0 {
 		return refusef("there is no place %q", cut(20, from))
 	}
-	cause, cards, err := s.ofCause(ctx, key, at, inboxSize)
+	cause, cards, err := s.ofCause(ctx, key, d.Workflow, at, inboxSize)
 	if err != nil {
 		return err
 	}
@@ -485,35 +503,36 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 		d.Cards = append(d.Cards, causeCard{card: c})
 	}
 	if cause != nil && at+inboxSize < cause.Count {
-		d.Pager.Next = "/inbox" + query("cause", key, "from", strconv.Itoa(at+inboxSize))
+		d.Pager.Next = "/inbox" + query("cause", key, "workflow", string(d.Workflow), "from", strconv.Itoa(at+inboxSize))
 	}
 	if at > 0 {
-		d.Pager.First = "/inbox" + query("cause", key)
+		d.Pager.First = "/inbox" + query("cause", key, "workflow", string(d.Workflow))
 	}
 	return nil
 }
 
-// ofCause reads up to limit of the open questions of a cause, newest first; nil: there are none.
-func (s *site) ofCause(ctx context.Context, key string, from, limit int) (*causeRow, []card, error) {
-	o, err := view.Read(ctx, s.cfg.Store, time.Now())
+// ofCause reads up to limit of the open questions of a cause, in a workflow or in all, newest first; nil: there are none.
+func (s *site) ofCause(ctx context.Context, key string, w keep.WorkflowName, from, limit int) (*causeRow, []card, error) {
+	of, ok := view.ParseCause(key)
+	if !ok {
+		return nil, nil, refusef("there is no cause %q", cut(80, key))
+	}
+	groups, err := s.cfg.Store.QuestionGroups(ctx, view.MaxGroups)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range causeRows(o) {
-		if c.Key() != key {
-			continue
-		}
-		ids := c.All[min(from, len(c.All)):min(from+limit, len(c.All))]
-		var qs []keep.Escalation
-		for _, q := range o.Questions {
-			if slices.Contains(ids, q.ID) {
-				qs = append(qs, q)
-			}
-		}
-		cards, err := s.cards(ctx, qs)
-		return &c, cards, err
+	groups = slices.DeleteFunc(groups, func(g keep.QuestionGroup) bool { return g.QuestionCause != of })
+	rows, err := s.readCauseRows(ctx, view.CausesOf(groups, w))
+	if err != nil || len(rows) == 0 {
+		return nil, nil, err
 	}
-	return nil, nil, nil
+	rows[0].Of = w
+	qs, err := s.cfg.Store.QuestionsLike(ctx, w, of, from, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	cards, err := s.cards(ctx, qs)
+	return &rows[0], cards, err
 }
 
 // question shows one question. Unlike a list it reads the payload of the call.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"net/http"
@@ -38,12 +39,6 @@ const (
 
 // inputRows reads what was done about inputs.
 func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) ([]inputRow, error) {
-	// Only a pending input says what it waits for: a list of finished ones needs no reading of runs.
-	if slices.ContainsFunc(ins, func(in keep.Input) bool { return in.Status == keep.InputPending }) {
-		if err := s.withCauses(ctx, st); err != nil {
-			return nil, err
-		}
-	}
 	progress := make(map[keep.InputID]keep.Progress)
 	if len(ins) > 0 {
 		ids := make([]keep.InputID, len(ins))
@@ -54,6 +49,17 @@ func (s *site) inputRows(ctx context.Context, ins []keep.Input, st *situation) (
 		if progress, err = s.cfg.Store.Progress(ctx, ids, maxBar, maxOutputs); err != nil {
 			return nil, err
 		}
+	}
+	var chains []keep.RunID
+	for _, done := range progress {
+		for _, ev := range done.Events {
+			if ev.Status == keep.EventPending {
+				chains = append(chains, ev.ReservedBy)
+			}
+		}
+	}
+	if err := s.withChains(ctx, st, chains); err != nil {
+		return nil, err
 	}
 	rows := make([]inputRow, 0, len(ins))
 	for _, in := range ins {
@@ -68,17 +74,22 @@ func inputRowOf(in keep.Input, done keep.Progress, st *situation) inputRow {
 	row := inputRow{Input: in, State: word(view.InputState(in.Status, view.SkippedOf(done.Events, maxBar))), Tone: tone(in.Status), Outputs: done.Outputs, More: done.Total - len(done.Outputs)}
 	slices.Reverse(row.Outputs)
 	for _, ev := range slices.Backward(done.Events) {
-		row.Bar = append(row.Bar, segmentOf(ev, st.runs[in.Workflow]))
+		row.Bar = append(row.Bar, segmentOf(ev, st.chains[ev.ReservedBy]))
 	}
 	if in.Status == keep.InputPending {
-		row.explain(st)
+		row.explain(st, done.Events)
 	}
 	return row
 }
 
-// explain says what a pending input waits for.
-func (row *inputRow) explain(st *situation) {
-	r := st.causes[row.ID]
+// explain says what a pending input waits for: events are what it caused, newest first.
+func (row *inputRow) explain(st *situation, events []keep.Event) {
+	var r *standing
+	for _, ev := range events {
+		if ev.Status == keep.EventPending && ev.ReservedBy != "" {
+			r = cmp.Or(st.chains[ev.ReservedBy], r) // of the oldest
+		}
+	}
 	if r == nil {
 		row.State, row.Why = "waiting", template.HTML(template.HTMLEscapeString(st.waits(row.Workflow)))
 		return
@@ -90,10 +101,8 @@ func (row *inputRow) explain(st *situation) {
 	}
 }
 
-// segmentOf shows how far an event came. runs are the open ones of its workflow.
-func segmentOf(ev keep.Event, runs []*standing) segment {
-	waits := func(r *standing) bool { return r.Run.Chain == ev.ReservedBy && r.Run.Status != keep.StatusActive }
-	i := slices.IndexFunc(runs, waits)
+// segmentOf shows how far an event came. r is the open run that has it; nil: none has.
+func segmentOf(ev keep.Event, r *standing) segment {
 	switch {
 	case ev.Status == keep.EventConsumed:
 		return segment{"ok", string(ev.Topic) + ": consumed"}
@@ -101,8 +110,8 @@ func segmentOf(ev keep.Event, runs []*standing) segment {
 		return segment{"off", string(ev.Topic) + ": skipped"}
 	case ev.ReservedBy == "":
 		return segment{"", string(ev.Topic) + ": pending"}
-	case i >= 0:
-		return segment{"bad", string(ev.Topic) + ": reserved, " + word(runs[i].Run.Status)}
+	case r != nil && r.Run.Status != keep.StatusActive:
+		return segment{"bad", string(ev.Topic) + ": reserved, " + word(r.Run.Status)}
 	}
 	return segment{"run", string(ev.Topic) + ": reserved"}
 }

@@ -96,15 +96,12 @@ func (s *site) item(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Attempts = attempts(ms)
-	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{Limit: view.MaxQuestions})
+	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Item: it.ID, Open: true}, keep.Page{Limit: 1})
 	if err != nil {
 		return p, err
 	}
-	for _, e := range qs {
-		if e.Item == it.ID {
-			d.Question = &e
-			break
-		}
+	if len(qs) > 0 {
+		d.Question = &qs[0]
 	}
 	p.Data = d
 	return p, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // maxReads is the most calls of the store that a page makes.
-const maxReads = 20
+const maxReads = 22
 
 // A page makes as many reads of the store of much data as of little.
 func TestReadsPerPage(t *testing.T) {

@@ -206,14 +206,7 @@ func (s *site) runRows(ctx context.Context, runs []keep.Run) ([]runRow, error) {
 			chains = append(chains, r.Chain)
 		}
 	}
-	var questions []keep.Escalation
-	var err error
-	if len(open) > 0 {
-		if questions, _, err = s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions}); err != nil {
-			return nil, err
-		}
-	}
-	explained, err := view.Explain(ctx, s.cfg.Store, open, questions)
+	explained, err := view.Explain(ctx, s.cfg.Store, open)
 	if err != nil {
 		return nil, err
 	}
@@ -371,16 +364,10 @@ func (s *site) readQuestions(ctx context.Context, d *runData) error {
 		return err
 	}
 	slices.Reverse(d.Questions)
-	var open []keep.Escalation
-	for _, q := range d.Questions {
-		if q.ClosedAt.IsZero() {
-			open = append(open, q)
-		}
-	}
 	if d.Closed {
 		return nil
 	}
-	explained, err := view.Explain(ctx, s.cfg.Store, []keep.Run{d.Run}, open)
+	explained, err := view.Explain(ctx, s.cfg.Store, []keep.Run{d.Run})
 	if err == nil {
 		d.Standing = &standing{explained[0]}
 	}

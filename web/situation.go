@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"html/template"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
@@ -39,12 +40,21 @@ func (s *standing) OrderKey() string {
 type situation struct {
 	*view.Situation
 	runs   map[keep.WorkflowName][]*standing // oldest first
-	causes map[keep.InputID]*standing        // inputs that those runs are about
+	chains map[keep.RunID]*standing          // those runs, by their chain
 }
+
+// situationRuns is how many open runs of a workflow a page reads to say what is under way: the newest.
+const situationRuns = 100
 
 // situation reads what is under way in a workflow, or in all if w is empty.
 func (s *site) situation(ctx context.Context, w keep.WorkflowName) (*situation, error) {
-	st, err := view.ReadSituation(ctx, s.cfg.Store, w)
+	var st *view.Situation
+	var err error
+	if w == "" {
+		st, err = view.ReadSituations(ctx, s.cfg.Store)
+	} else {
+		st, err = view.ReadSituation(ctx, s.cfg.Store, w, situationRuns)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +63,11 @@ func (s *site) situation(ctx context.Context, w keep.WorkflowName) (*situation, 
 
 // situationOf is a situation that was read already, as pages show it.
 func situationOf(st *view.Situation) *situation {
-	out := &situation{st, make(map[keep.WorkflowName][]*standing, len(st.Runs)), make(map[keep.InputID]*standing)}
+	out := &situation{st, make(map[keep.WorkflowName][]*standing, len(st.Runs)), make(map[keep.RunID]*standing)}
 	for name, runs := range st.Runs {
 		for _, r := range runs {
-			out.runs[name] = append(out.runs[name], &standing{r})
+			v := &standing{r}
+			out.runs[name], out.chains[r.Chain] = append(out.runs[name], v), v
 		}
 	}
 	return out
@@ -70,24 +81,20 @@ func (st *situation) first(w keep.WorkflowName) *standing {
 	return nil
 }
 
-// withCauses reads which inputs the open runs are about.
-func (s *site) withCauses(ctx context.Context, st *situation) error {
-	if len(st.runs) == 0 {
+// withChains reads the open runs of chains that were not read with the situation.
+func (s *site) withChains(ctx context.Context, st *situation, chains []keep.RunID) error {
+	chains = slices.DeleteFunc(chains, func(id keep.RunID) bool { return id == "" || st.chains[id] != nil })
+	if len(chains) == 0 {
 		return nil
 	}
-	chains := make([]keep.RunID, 0, len(st.runs))
-	of := make(map[keep.RunID]*standing, len(st.runs))
-	for _, runs := range st.runs {
-		for _, r := range runs {
-			chains = append(chains, r.Chain)
-			of[r.Chain] = r
-		}
+	slices.Sort(chains)
+	open, err := s.cfg.Store.OpenOf(ctx, slices.Compact(chains))
+	if err != nil {
+		return err
 	}
-	causes, err := s.cfg.Store.CausesOf(ctx, chains)
-	for chain, ids := range causes {
-		for _, id := range ids {
-			st.causes[id] = of[chain]
-		}
+	runs, err := view.Explain(ctx, s.cfg.Store, open)
+	for _, r := range runs {
+		st.chains[r.Chain] = &standing{r}
 	}
 	return err
 }

@@ -18,6 +18,7 @@ type togetherData struct {
 	Workflow keep.WorkflowName
 	Cause    *causeRow // nil: approvals, of any cause
 	Cards    []card
+	More     bool     // there are more approvals than are here
 	Whole    []card   // of Cards: those that the list shows all of
 	Actions  []button // that each of Whole offers
 }
@@ -41,11 +42,14 @@ func (s *site) together(r *http.Request) (page, error) {
 	p := page{Title: "Answer several", Section: "inbox"}
 	var err error
 	if key := q.Get("cause"); key != "" {
-		if d.Cause, d.Cards, err = s.ofCause(r.Context(), key, 0, mostTogether); err != nil {
+		if d.Cause, d.Cards, err = s.ofCause(r.Context(), key, d.Workflow, 0, mostTogether); err != nil {
 			return p, err
 		}
 	} else if d.Cards, err = s.approvals(r.Context(), d); err != nil {
 		return p, err
+	}
+	if d.Cause == nil && len(d.Cards) > mostTogether {
+		d.Cards, d.More = d.Cards[:mostTogether], true
 	}
 	for _, c := range d.Cards {
 		if c.ShownWhole() {
@@ -57,16 +61,20 @@ func (s *site) together(r *http.Request) (page, error) {
 	return p, nil
 }
 
-// approvals reads the open approvals that are asked for.
+// approvals reads the newest of the open approvals that are asked for: one more than are answered together tells that there are more.
 func (s *site) approvals(ctx context.Context, d togetherData) ([]card, error) {
-	open, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Open: true}, keep.Page{Limit: 1000})
 	var cards []card
-	for _, e := range open {
-		if e.Kind == keep.AskApproval && e.Approval != nil && (d.Tool == "" || e.Approval.Tool == d.Tool) && len(cards) < mostTogether {
-			cards = append(cards, cardOf(e))
+	for p := (keep.Page{Limit: 1000}); ; {
+		open, next, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Kind: keep.AskApproval, Open: true}, p)
+		for _, e := range open {
+			if e.Approval != nil && (d.Tool == "" || e.Approval.Tool == d.Tool) && len(cards) <= mostTogether {
+				cards = append(cards, cardOf(e))
+			}
+		}
+		if p.After = next; err != nil || next == "" || len(cards) > mostTogether {
+			return cards, err
 		}
 	}
-	return cards, err
 }
 
 // inCommon returns the actions that all questions offer and that need nothing but a press.

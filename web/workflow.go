@@ -29,7 +29,7 @@ func (s *site) workflows(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	over, err := s.overTime(r.Context(), "", waitsNow(o.Situation), time.Now())
+	over, err := s.overTime(r.Context(), "", waitsNow(o), time.Now())
 	if err != nil {
 		return p, err
 	}
@@ -49,9 +49,9 @@ type workflowData struct {
 	Deployed keep.Deployment // the current version, without its code
 	Handlers []handlerRow
 	Topics   []keep.TopicCount
-	Standing *standing   // the run that matters most; nil: nothing under way
-	Runs     []*standing // all that are under way, oldest first
-	Open     []keep.Escalation
+	Standing *standing         // the run that matters most; nil: nothing under way
+	Runs     []*standing       // the newest that are under way, oldest first
+	Under    int               // how many are under way
 	Versions []keep.Deployment // newest first
 	Proposed []keep.Proposal   // that were not deployed, newest first
 	Drawing  drawing
@@ -85,8 +85,8 @@ func (h handlerRow) Startable() bool { return h.Kind != keep.Consumer }
 // Producer reports whether it has a checkpoint.
 func (h handlerRow) Producer() bool { return h.Kind == keep.Producer }
 
-// workflow shows one workflow: what is under way first, then its script, grants and versions. Every run
-// that is under way is read, and Shown bounds the page.
+// workflow shows one workflow: what is under way first, then its script, grants and versions. Of the runs
+// that are under way the newest are read, and Shown bounds the page.
 func (s *site) workflow(r *http.Request) (page, error) {
 	ctx := r.Context()
 	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
@@ -100,7 +100,14 @@ func (s *site) workflow(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	d.Standing, d.Runs, d.Open = st.first(w.Name), st.runs[w.Name], st.Questions
+	d.Standing, d.Runs = st.first(w.Name), st.runs[w.Name]
+	if d.Under = len(d.Runs); d.Under == situationRuns { // there may be more
+		counts, err := s.cfg.Store.CountRuns(ctx, keep.RunFilter{Workflow: w.Name, Open: true})
+		if err != nil {
+			return p, err
+		}
+		d.Under = sum(counts)
+	}
 	if d.Versions, err = s.cfg.Store.Deployments(ctx, w.Name); err != nil {
 		return p, err
 	}
@@ -148,7 +155,7 @@ const shownRuns = 10
 func (d workflowData) Shown() []*standing { return d.Runs[:min(len(d.Runs), shownRuns)] }
 
 // More is how many it does not.
-func (d workflowData) More() int { return len(d.Runs) - len(d.Shown()) }
+func (d workflowData) More() int { return d.Under - len(d.Shown()) }
 
 // handlerRows returns the handlers of a workflow with their schedules in words.
 func (s *site) handlerRows(w view.Workflow) []handlerRow {

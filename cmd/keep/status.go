@@ -73,18 +73,7 @@ func (a *app) printStatus(s api.Status) error {
 		fmt.Fprintln(a.Err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
 		return nil
 	}
-	a.heading("Needs you", len(s.NeedsYou))
-	// Accounts come first: one that does not work holds up every workflow that uses it.
-	for _, q := range s.NeedsYou {
-		if q.Kind == keep.AskReconnect {
-			fmt.Fprintln(a.Out, "  "+terminal.Clean(q.Question))
-		}
-	}
-	for _, c := range s.Causes {
-		if c.Kind != keep.AskReconnect {
-			fmt.Fprintln(a.Out, "  "+causeText(c))
-		}
-	}
+	a.printNeeds(s)
 	first(a, s.NotTold, "keep status --json", func(n api.NotTold) string {
 		return fmt.Sprintf("%s was given up after %s to tell of %s: %s", n.Sink, terminal.Plural(n.Attempts, "attempt"), n.Question, terminal.Clean(n.Error))
 	})
@@ -127,6 +116,25 @@ func (a *app) printStatus(s api.Status) error {
 	}
 	fmt.Fprintln(a.Out)
 	return t.Print(a.Out, a.OutInk)
+}
+
+// printNeeds prints what the open questions are about.
+func (a *app) printNeeds(s api.Status) {
+	a.heading("Needs you", max(s.Asked, len(s.NeedsYou)))
+	// Accounts come first: one that does not work holds up every workflow that uses it.
+	listed := 0
+	for _, q := range s.NeedsYou {
+		if q.Kind == keep.AskReconnect {
+			fmt.Fprintln(a.Out, "  "+terminal.Clean(q.Question))
+			listed++
+		}
+	}
+	for _, c := range s.Causes {
+		// Of very many questions the list has the newest only.
+		if c.Kind != keep.AskReconnect || c.Count > listed {
+			fmt.Fprintln(a.Out, "  "+causeText(c))
+		}
+	}
 }
 
 // configFault returns what became of a change of keep.toml or of a secret that is not in force, or not wholly; empty: all is.

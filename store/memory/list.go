@@ -240,7 +240,8 @@ func (s *Store) Escalations(_ context.Context, f keep.EscalationFilter, p keep.P
 // matchEscalation returns a filter as a function.
 func matchEscalation(f keep.EscalationFilter) func(keep.Escalation) bool {
 	return func(e keep.Escalation) bool {
-		return is(f.Workflow, e.Workflow) && is(f.Run, e.Run) && (!f.Open || e.ClosedAt.IsZero()) && f.Made.Has(e.CreatedAt)
+		return is(f.Workflow, e.Workflow) && is(f.Run, e.Run) && is(f.Kind, e.Kind) && is(f.Item, e.Item) &&
+			(!f.Open || e.ClosedAt.IsZero()) && (!f.Closed || !e.ClosedAt.IsZero()) && f.Made.Has(e.CreatedAt)
 	}
 }
 

@@ -112,6 +112,9 @@ func filter[F any, S ~string](q *query, l stored.Selection[F, S], f F, c cut) {
 	if filter.Open {
 		q.where = append(q.where, l.Open)
 	}
+	if filter.Closed {
+		q.where = append(q.where, l.Closed)
+	}
 	if only := l.Only(f); filter.Error != "" && only != "" && !slices.Contains(l.Stopped, only) {
 		q.where = append(q.where, "FALSE") // no row in that state was stopped by anything
 	} else if filter.Error != "" {

@@ -54,6 +54,9 @@ func (p *planner) judge(t *testing.T) {
 		if strings.HasPrefix(text, "-- by a part of an id") {
 			continue // a person who typed a few characters may wait
 		}
+		if strings.HasPrefix(text, "-- of the open questions") {
+			continue // costs as much as there are, or as many as are named
+		}
 		for _, why := range plans[0].Plan.slow(false) {
 			t.Errorf("%s\n%s", why, text)
 		}

@@ -16,8 +16,27 @@ var everything = cut{before: math.MaxInt64, limit: math.MaxInt64}
 
 // CountRuns counts the runs that a filter selects, by their status. Like all counts, one of
 // a text, an error or a period stops at search.MaxCount.
+//
+// Pages count those that are open, so these are not found and then read, but counted as they are found.
 func (db *DB) CountRuns(ctx context.Context, f keep.RunFilter) (map[keep.RunStatus]int, error) {
+	if f == (keep.RunFilter{Workflow: f.Workflow, Open: true}) {
+		return countOpen[keep.RunStatus](ctx, db, `-- of the open runs
+			SELECT status, count(*) FROM run INDEXED BY run_open WHERE closed = 0 AND (?1 = '' OR workflow = ?1) GROUP BY status`, f.Workflow)
+	}
 	return count(ctx, db, runLists, f)
+}
+
+// countOpen counts what a statement groups by its state.
+func countOpen[S ~string](ctx context.Context, db *DB, text string, w keep.WorkflowName) (map[S]int, error) {
+	counts := make(map[S]int)
+	_, err := rows(ctx, db, func(row scanner) (none struct{}, err error) {
+		var state string
+		var n int
+		err = row.Scan(&state, &n)
+		counts[S(state)] = n
+		return none, err
+	}, text, w)
+	return counts, err
 }
 
 // CountMutations counts the records that a filter selects, by their state.
@@ -36,7 +55,13 @@ func (db *DB) CountItems(ctx context.Context, f keep.ItemFilter) (map[keep.ItemS
 }
 
 // CountEscalations counts the questions that a filter selects, by their kind.
+//
+// Every page counts those that are open, so these are not found and then read, but counted as they are found.
 func (db *DB) CountEscalations(ctx context.Context, f keep.EscalationFilter) (map[keep.EscalationKind]int, error) {
+	if f == (keep.EscalationFilter{Workflow: f.Workflow, Open: true}) {
+		return countOpen[keep.EscalationKind](ctx, db, `-- of the open questions
+			SELECT kind, count(*) FROM escalation INDEXED BY escalation_open WHERE closed_at = 0 AND (?1 = '' OR workflow = ?1) GROUP BY kind`, f.Workflow)
+	}
 	return count(ctx, db, escalationLists, f)
 }
 

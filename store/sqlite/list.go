@@ -92,6 +92,9 @@ func restOf[F any, S ~string](l stored.Selection[F, S]) string {
 	if l.Open != "" {
 		and("(?1 = 0 OR " + l.Open + ")")
 	}
+	if l.Closed != "" {
+		and("(?1 = 0 OR " + l.Closed + ")")
+	}
 	if l.Stopped != nil {
 		of := l.Table + ".error, '$."
 		and("(?1 = '' OR " + l.Table + "." + l.State + " IN (" + stored.List(l.Stopped...) + ") AND ?1 IN (json_extract(" + of + "class'), json_extract(" + of + "code')))")
@@ -111,6 +114,9 @@ func filterArgs[F any, S ~string](l stored.Selection[F, S], f F, c cut, more ...
 	}
 	if l.Open != "" {
 		args = append(args, filter.Open)
+	}
+	if l.Closed != "" {
+		args = append(args, filter.Closed)
 	}
 	if l.Stopped != nil {
 		args = append(args, filter.Error)

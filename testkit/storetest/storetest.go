@@ -24,7 +24,7 @@ type promise struct {
 // and closes it when the test ends.
 func Run(t *testing.T, open func(testing.TB) store.Store) {
 	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, budgetPromises, spentPromises, eventPromises, inputPromises, workflowPromises,
-		itemPromises, escalationPromises, noticePromises, listPromises, countPromises,
+		itemPromises, escalationPromises, questionPromises, noticePromises, listPromises, countPromises,
 		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, repairPromises, counterPromises, grantPromises, commitPromises, sweepPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ type Selection[F any, S ~string] struct {
 	Usual   S        // the state of most rows, which counts take for what the others leave; empty: none
 	Name    string   // the column that tallies and words know beside the workflow; empty: none
 	Open    string   // the condition of those that are open; empty: no filter asks for it
+	Closed  string   // the condition of those that are not; empty: no filter asks for it
 	Columns []string // those that a filter compares; the first is the workflow
 	Stopped []S      // the states of rows that an error of a filter selects; nil: none has an error
 	Listed  string   // what a filter compares in the place of State; empty: that column
@@ -31,6 +32,7 @@ type Selection[F any, S ~string] struct {
 type Filter struct {
 	Values []string // of the columns of the list; an empty one selects every row
 	Open   bool     // only those that are open
+	Closed bool     // only those that are not
 	Few    bool     // few rows are selected, so that a count looks at each
 	Text   string   // words that the rows have; empty: any
 	Error  string   // class or code of their error; empty: any. It needs Stopped
@@ -154,8 +156,11 @@ var (
 	})
 
 	SelectEscalations = newSelection(Selection[keep.EscalationFilter, keep.EscalationKind]{
-		Kind: "q", Table: "escalation", State: "kind", States: keep.EscalationKinds(), Open: "escalation.closed_at = 0",
-	}, "workflow run", func(f keep.EscalationFilter) Filter {
-		return Filter{Values: []string{string(f.Workflow), string(f.Run)}, Open: f.Open, Few: f.Open || f.Run != ""}.in(f.Made)
+		Kind: "q", Table: "escalation", State: "kind", States: keep.EscalationKinds(), Open: "escalation.closed_at = 0", Closed: "escalation.closed_at <> 0",
+	}, "workflow run kind item", func(f keep.EscalationFilter) Filter {
+		return Filter{
+			Values: []string{string(f.Workflow), string(f.Run), string(f.Kind), f.Item}, Open: f.Open, Closed: f.Closed,
+			Few: f.Open || f.Closed || f.Run != "" || f.Item != "",
+		}.in(f.Made)
 	})
 )
