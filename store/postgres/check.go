@@ -223,7 +223,7 @@ var checks = []check{
 		SELECT 'run ' || id, 'it waits for a person, and nothing is asked'
 		  FROM run r
 		 WHERE NOT closed AND status IN ('paused:person', 'paused:approval') AND retry_at = 0
-		   AND coalesce(r.error::json ->> 'code', '') NOT IN ('reconnect', 'budget', 'breaker') -- the question is about the account, the budget or the tool
+		   AND coalesce(split_part(r.error, '"', 8), '') NOT IN ('reconnect', 'budget', 'breaker') -- the question is about the account, the budget or the tool
 		   AND NOT EXISTS (SELECT 1 FROM escalation e WHERE e.run = r.id AND e.closed_at = 0)`},
 
 	// Events. A logic failure releases the events of a run that stays open.

@@ -164,7 +164,7 @@ func stopFor(w *world, i int, r *keep.Run, m *keep.Mutation, q *keep.Escalation)
 	case 2: // of the run
 		q.Kind, r.Error = keep.AskPermission, &keep.Failure{Class: keep.ClassPermission, Code: "http-403", Message: `no "tool":"not.this"`, Tool: "crm.create"}
 	case 3: // of its script: there is no tool
-		q.Kind, r.Error, q.Item = keep.AskLogic, &keep.Failure{Class: keep.ClassLogic, Code: "throw", Message: "oops"}, "i1"
+		q.Kind, r.Error, q.Item = keep.AskLogic, &keep.Failure{Class: keep.ClassLogic, Code: "throw", Message: "oops\x00"}, "i1"
 	case 4: // another has the same
 		q.Kind, r.Error = keep.AskPermission, &keep.Failure{Class: keep.ClassPermission, Code: "http-403", Message: "no", Tool: "crm.create"}
 	case 5: // nobody is asked about it
