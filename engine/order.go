@@ -206,11 +206,17 @@ func (a *actor) holder(h keep.Handler, ev keep.Event, lane keep.Lane, but keep.R
 	ref := keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}
 	for _, o := range a.open {
 		r := &o.Run
-		if r.ID != but && o.By == h.Name && (sameKey(r.Lane, lane) || has(r, ref)) {
+		if r.ID != but && isOf(o, h) && (sameKey(r.Lane, lane) || has(r, ref)) {
 			return r.Lane, true
 		}
 	}
 	return "", false
+}
+
+// isOf reports whether a run is one of a handler: the current version carries on with it by that one, or has none for it
+// any more, so that its own version does.
+func isOf(o schedule.Open, h keep.Handler) bool {
+	return o.By == h.Name || o.By == "" && o.Run.Handler == h.Name
 }
 
 // sameKey reports whether two lanes of one consumer are of the same order key, by whichever names that it had.
@@ -378,7 +384,7 @@ func (a *actor) mayPick(ctx context.Context, x *execution, ev keep.Event, prev k
 func (a *actor) pickOlder(ctx context.Context, x *execution, prev keep.Run) error {
 	for _, o := range a.open {
 		r := o.Run
-		if r.ID == prev.ID || o.By != x.def.Name || r.Lane.IsKey() || r.Trigger.IsZero() || x.keyless != nil {
+		if r.ID == prev.ID || !isOf(o, x.def) || r.Lane.IsKey() || r.Trigger.IsZero() || x.keyless != nil {
 			continue
 		}
 		events, err := a.e.store.EventsByID(ctx, a.name, r.Trigger.Topic, []keep.MessageID{r.Trigger.MessageID})
@@ -407,7 +413,7 @@ func (a *actor) taken(lane keep.Lane, but keep.RunID) bool {
 // takenKey reports whether a run besides but is open in a lane, or was of the same order key when the consumer had another name.
 func (a *actor) takenKey(h keep.Handler, lane keep.Lane, but keep.RunID) bool {
 	return a.taken(lane, but) || slices.ContainsFunc(a.open, func(o schedule.Open) bool {
-		return o.Run.ID != but && o.By == h.Name && sameKey(o.Run.Lane, lane)
+		return o.Run.ID != but && isOf(o, h) && sameKey(o.Run.Lane, lane)
 	})
 }
 

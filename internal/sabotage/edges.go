@@ -3,6 +3,8 @@ package main
 // edgesBreaks are about stores, files, scripts, connectors, the command and what people are told.
 var edgesBreaks = []Break{
 	// notify: people are told at least once.
+	{"removed-consumer-holds-no-key", "one-at-a-time", "engine/order.go",
+		`|| o.By == "" && o.Run.Handler == h.Name`, ``, "./internal/simtest -run TestSeedWithARemovedConsumer"},
 	{"call-is-sent-however-late", "doubt-is-not-failure", "engine/call.go",
 		`|| late > ledger.MaxLate(x.mut) {`, `{`, "./engine -run TestDiesAfterASlowRecord"},
 	{"died-with-a-call-that-was-not-late", "doubt-is-not-failure", "engine/reconcile.go",

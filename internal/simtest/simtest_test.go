@@ -82,6 +82,12 @@ func TestSeedWithARaiseMeanwhile(t *testing.T) {
 	breaksNoLaw(t, 1795807946240025877)
 }
 
+// TestSeedWithARemovedConsumer is a world in which two runs of a consumer that the current version has no more are tried again,
+// and one of them finds nothing but the event of the other.
+func TestSeedWithARemovedConsumer(t *testing.T) {
+	breaksNoLaw(t, 1795914657138514955)
+}
+
 // TestSeedWithADeathBesideAPerson is a world in which a process dies while one of its commits waits for what a person does.
 func TestSeedWithADeathBesideAPerson(t *testing.T) {
 	breaksNoLaw(t, 1795825672934423208)

@@ -16,16 +16,17 @@ import (
 // whole are the tables that a database which is cut along workflow keeps in one
 // piece, and why they are not on the path of a run.
 var whole = map[string]string{
-	"meta":            "what the database is",
-	"host":            "one row a host",
-	"workflow":        "its key is the workflow's name",
-	"idempotency_key": "of HTTP requests, which have no workflow",
-	"credential":      "tokens and sessions of people",
-	"hook":            "one row a hook, written once a second at most",
-	"account":         "one row an account, written when its tokens are renewed",
-	"gate":            "one row a limited connection, which all of its users share",
-	"spent_sum":       "sums of budgets, which all workflows share, written once in some hundred calls",
-	"repair":          "one row a failure that is repaired, written with each attempt",
+	"meta":             "what the database is",
+	"host":             "one row a host",
+	"workflow":         "its key is the workflow's name",
+	"idempotency_key":  "of HTTP requests, which have no workflow",
+	"idempotency_lost": "a row if a server lost some of these",
+	"credential":       "tokens and sessions of people",
+	"hook":             "one row a hook, written once a second at most",
+	"account":          "one row an account, written when its tokens are renewed",
+	"gate":             "one row a limited connection, which all of its users share",
+	"spent_sum":        "sums of budgets, which all workflows share, written once in some hundred calls",
+	"repair":           "one row a failure that is repaired, written with each attempt",
 }
 
 // loose are the unique indexes without the workflow: they find a row by an id that is
