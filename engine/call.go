@@ -319,8 +319,8 @@ func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, ta
 // that it proves nothing, and that nothing is written.
 func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 	limit := x.e.clock.Remaining(x.mut.CallDeadline)
-	late := x.mut.CallDeadline.Sub(x.mut.UpdatedAt) - limit // since it was recorded
-	if limit <= 0 || late > ledger.MaxLate(x.mut) {         // the record says that it could be out until then, and no longer
+	late := x.mut.CallDeadline.Sub(x.mut.UpdatedAt) - limit
+	if late >= ledger.MaxLate(x.mut) { // the record says that it could be out until then, and no longer
 		f := &keep.Failure{Class: keep.ClassTransient, Code: "not-sent", Tool: t.name, At: x.callAt,
 			Message: "recording the call took " + late.Round(time.Millisecond).String() + ", which is too much of its time; nothing was sent"}
 		return ledger.Fact{By: "call", Evidence: ledger.Absent, Detail: f.Message, Failure: f}, nil

@@ -6,7 +6,7 @@ var edgesBreaks = []Break{
 	{"removed-consumer-holds-no-key", "one-at-a-time", "engine/order.go",
 		`|| o.By == "" && o.Run.Handler == h.Name`, ``, "./internal/simtest -run TestSeedWithARemovedConsumer"},
 	{"call-is-sent-however-late", "doubt-is-not-failure", "engine/call.go",
-		`|| late > ledger.MaxLate(x.mut) {`, `{`, "./engine -run TestDiesAfterASlowRecord"},
+		`late >= ledger.MaxLate(x.mut)`, `limit <= 0`, "./engine -run TestDiesAfterASlowRecord"},
 	{"died-with-a-call-that-was-not-late", "doubt-is-not-failure", "engine/reconcile.go",
 		`ledger.Apply(ledger.Died(m), fact, now)`, `ledger.Apply(m, fact, now)`, "./engine -run TestDiesAfterASlowRecord"},
 	{"died-with-a-direct-call-that-was-not-late", "doubt-is-not-failure", "engine/direct.go",

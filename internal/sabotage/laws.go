@@ -387,7 +387,7 @@ var lawsBreaks = []Break{
 	{"stopping-host-gives-what-it-is-at", "one-at-a-time", "engine/lease/manager.go",
 		`if stopping && m.workers[name] == nil {`, `if stopping {`, "./engine -run TestStoppingHostGivesBack"},
 	{"late-call-is-made", "once", "engine/call.go",
-		`if limit <= 0 {`, `if false {`, "./engine -run TestLateCallIsNotMade"},
+		`if late >= ledger.MaxLate(x.mut) {`, `if false {`, "./engine -run TestLateCallIsNotMade"},
 	{"newcomer-takes-all", "one-at-a-time", "law/policy/lease.go",
 		`case p.Gone > 0 && s.Polls <= patience:`, `case false:`, "./engine -run TestDatabaseComesBack"},
 	{"fence-is-open", "one-at-a-time", "store/memory/lease.go",
