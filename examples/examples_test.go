@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // run builds the programs, runs the tests and removes the programs.
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "keep-examples-")
+	dir, err := os.MkdirTemp(os.Getenv("KEEP_TEST_BIN"), "keep-examples-")
 	if err != nil {
 		panic(err)
 	}

@@ -89,7 +89,7 @@ var (
 func buildKeep(tb testing.TB) string {
 	tb.Helper()
 	makeBin.Do(func() {
-		dir, err := os.MkdirTemp("", "keep-bin-")
+		dir, err := os.MkdirTemp(os.Getenv("KEEP_TEST_BIN"), "keep-bin-") // empty, but in test.sh, whose file system has large pages
 		if err != nil {
 			tb.Fatal(err)
 		}

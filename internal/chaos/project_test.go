@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // run builds the command, runs the tests and removes the command.
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "keep-chaos-")
+	dir, err := os.MkdirTemp(os.Getenv("KEEP_TEST_BIN"), "keep-chaos-")
 	if err != nil {
 		panic(err)
 	}
