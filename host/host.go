@@ -79,7 +79,8 @@ type Config struct {
 	// Policy holds the numbers that the host enforces. If nil, policy.Default().
 	Policy *policy.Policy
 
-	// Sandbox limits scripts. Zero fields have the sandbox's defaults.
+	// Sandbox limits scripts. Zero fields have the sandbox's defaults. It is opened with the first script:
+	// workflows that are written in Go need none.
 	Sandbox sandbox.Config
 
 	// Build names this build of the program, for workflows that are written in Go: another build is another
@@ -174,7 +175,7 @@ type Host struct {
 	store   Store
 	changes *feed.Feed
 	peers   *peers // nil: the store belongs to this host
-	runtime *sandbox.Runtime
+	runtime *runtimeOf
 	scripts *scripts
 
 	notifier *notify.Notifier // nil: nobody is told
@@ -206,6 +207,9 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := cfg.Sandbox.Limits.Validate(); err != nil {
+		return nil, err
+	}
 	if err := cfg.Retention.Validate(); err != nil {
 		return nil, err
 	}
@@ -217,7 +221,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	if l, ok := db.(store.Leaser); ok && cfg.Leases == nil {
 		cfg.Leases = l
 	}
-	h = &Host{cfg: cfg, tools: tools, notifier: notifier, log: cfg.Logger, store: db, runtime: cfg.Runtime, changes: feed.New(remembered)}
+	h = &Host{cfg: cfg, tools: tools, notifier: notifier, log: cfg.Logger, store: db, runtime: &runtimeOf{given: cfg.Runtime, cfg: cfg.Sandbox}, changes: feed.New(remembered)}
 	if h.refusals.now = cfg.Clock; cfg.Clock == nil {
 		h.refusals.now = time.Now
 	}
@@ -225,12 +229,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		h.peers = newPeers(cfg.Leases, tools.Connections, h.InGo, h.changes, cfg.Logger)
 		cfg.Leases = h.peers
 	}
-	if h.runtime == nil {
-		if h.runtime, err = sandbox.Open(ctx, cfg.Sandbox); err != nil {
-			return nil, fmt.Errorf("open the sandbox: %w", err)
-		}
-	}
-	h.scripts = newScripts(h.runtime)
+	h.scripts = newScripts(h.runtime.load)
 	if cfg.Load != nil {
 		h.scripts.loader = cfg.Load
 	}
@@ -248,7 +247,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Budgets: h.Engine.Budgets, Secrets: tools.Secrets, Logger: cfg.Logger})
 	}
 	if err != nil {
-		return nil, errors.Join(err, h.closeRuntime())
+		return nil, err
 	}
 	return h, nil
 }
@@ -393,7 +392,7 @@ func (h *Host) Close() error {
 	h.set.Lock()
 	defer h.set.Unlock()
 	h.closed = true
-	return errors.Join(h.closeRuntime(), closeConnections(h.cfg.Connections))
+	return errors.Join(h.runtime.close(), closeConnections(h.cfg.Connections))
 }
 
 func closeConnections(conns []connector.Connection) error {
@@ -447,11 +446,4 @@ func (h *Host) retention() policy.Retention {
 	h.set.Lock()
 	defer h.set.Unlock()
 	return h.cfg.Retention
-}
-
-func (h *Host) closeRuntime() error {
-	if h.cfg.Runtime != nil {
-		return nil // the caller's
-	}
-	return h.runtime.Close()
 }

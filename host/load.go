@@ -32,12 +32,20 @@ type Workflow struct {
 // names every problem with its file and line. See [sandbox.BundlerMain] for scripts
 // whose authors are not trusted with the host.
 func (h *Host) Load(ctx context.Context, root, entry string) (*Workflow, error) {
-	return Load(ctx, h.runtime, root, entry)
+	rt, err := h.runtime.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return Load(ctx, rt, root, entry)
 }
 
 // LoadBundle is Load for a script that is bundled already.
 func (h *Host) LoadBundle(ctx context.Context, b *sandbox.Bundle) (*Workflow, error) {
-	return LoadBundle(ctx, h.runtime, b)
+	rt, err := h.runtime.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return LoadBundle(ctx, rt, b)
 }
 
 // Load is Host.Load without a host, for a check that needs no store.

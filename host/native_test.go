@@ -436,6 +436,7 @@ func TestGoStaysWithItsProgram(t *testing.T) {
 			return h
 		}
 		has := begin("program", "a", "b", "c", "d")
+		synctest.Wait() // it has their leases
 		begin("other")
 		time.Sleep(time.Hour)
 		leases, err := shared.Leases(t.Context(), "")

@@ -38,8 +38,8 @@ type versionOf struct {
 	version  keep.Version
 }
 
-func newScripts(rt *sandbox.Runtime) *scripts {
-	return &scripts{loader: rt.Load, loaded: make(map[versionOf]*script), native: make(map[string]native), claims: make(map[keep.WorkflowName]keep.WorkflowName)}
+func newScripts(load func(context.Context, *sandbox.Bundle) (*sandbox.Program, error)) *scripts {
+	return &scripts{loader: load, loaded: make(map[versionOf]*script), native: make(map[string]native), claims: make(map[keep.WorkflowName]keep.WorkflowName)}
 }
 
 // Script implements engine.Scripts. A script that is slow to load delays no
@@ -65,7 +65,7 @@ func LoadScript(ctx context.Context, rt *sandbox.Runtime, d keep.Deployment, oth
 	if d.Definition.Go {
 		return nil, fmt.Errorf("version %s of workflow %s is written in Go, and only the program that has its handlers can go through its runs: %w", d.Version, d.Workflow, engine.ErrNotHere)
 	}
-	sc := &script{owner: newScripts(rt), of: versionOf{d.Workflow, d.Version}, bundle: bundleOf(d)}
+	sc := &script{owner: newScripts(rt.Load), of: versionOf{d.Workflow, d.Version}, bundle: bundleOf(d)}
 	if other != nil {
 		sc.bundle.Entry, sc.bundle.Code, sc.bundle.Map = other.Entry, other.Code, other.Map
 	}

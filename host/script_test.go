@@ -22,7 +22,7 @@ func TestScriptsAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	s := newScripts(rt)
+	s := newScripts(rt.Load)
 	var all []engine.Script
 	for i := range maxLoaded + 20 {
 		b, err := sandbox.BuildSource("w.js", fmt.Appendf(nil, `export default Keep.workflow({ name: "w", jobs: { async n() { return %d } } })`, i))

@@ -53,6 +53,12 @@ const (
 	minHeap  = 4 << 20 // the engine, its globals and a small script
 )
 
+// Validate returns an error that names the first field that cannot work.
+func (l Limits) Validate() error {
+	_, err := l.withDefaults()
+	return err
+}
+
 // withDefaults returns l with every zero field set, or an error that names the
 // first field that cannot work.
 func (l Limits) withDefaults() (Limits, error) {
