@@ -126,6 +126,9 @@ type Config struct {
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]Hook, error)
 
+	// Ungrantable says why a tool cannot be granted to a workflow so; empty: it can. If nil, all can.
+	Ungrantable func(keep.GrantedTool) string
+
 	// Budgets returns the budgets that are configured. If nil, there are none.
 	Budgets func() []budget.Rule
 

@@ -97,6 +97,8 @@ var boundsBreaks = []Break{
 		`if re := passed()[r.Method]; !reads`, `if re := passed()[r.Method]; false && !reads`, "./cmd/keep/internal/mcp -run TestGate"},
 	{"data-ends-its-frame", "permitted", "internal/framed/framed.go",
 		`text = mark().ReplaceAllString(text, "&lt;$1")`, ``, "./cmd/keep/internal/mcp -run TestFrame"},
+	{"grant-is-replaced-unnamed", "permitted", "api/grants.go",
+		`case over != holds:`, `case over != holds && over != "":`, "./api -run TestGrantIsReplacedByName"},
 	{"author-answers-his-own-deploy", "permitted", "api/proposals.go",
 		`	case keep.AskGrant:
 		return access.Admin, nil
