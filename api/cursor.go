@@ -38,11 +38,14 @@ func (p *Page[T]) mark(mark string) {
 	}
 }
 
-// marked returns f whose cursors continue this list with these filters alone, if it is a list with cursors.
+// isPaged reports whether a request of type I has a cursor.
+func isPaged[I any]() bool {
+	_, paged := any(new(I)).(interface{ unmark(string) error })
+	return paged
+}
+
+// marked returns f whose cursors continue this list with these filters alone.
 func marked[I, O any](list string, f func(context.Context, *I) (O, error)) func(context.Context, *I) (O, error) {
-	if _, paged := any(new(I)).(interface{ unmark(string) error }); !paged {
-		return f
-	}
 	return func(ctx context.Context, in *I) (O, error) {
 		mark := markOf(list, in)
 		if err := any(in).(interface{ unmark(string) error }).unmark(mark); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -307,8 +308,17 @@ func (s *Server) operation(method, path, id, summary string, need access.Role) h
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: Prefix + path, Summary: summary,
 		Description: "Needs the role " + string(need) + ".",
-		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden},
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity},
 		Middlewares: huma.Middlewares{s.allow(need)},
+	}
+	if method != http.MethodPost && strings.Contains(path, "{") {
+		op.Errors = append(op.Errors, http.StatusNotFound)
+	}
+	if method == http.MethodPut {
+		op.Errors = append(op.Errors, http.StatusConflict)
+	}
+	if method == http.MethodPost || method == http.MethodPut {
+		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusUnsupportedMediaType)
 	}
 	if method == http.MethodPost {
 		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusConflict)
