@@ -2,6 +2,7 @@ package keep
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -319,6 +320,27 @@ type Deployment struct {
 	Map        []byte // its source map
 	Definition Definition
 	CreatedAt  time.Time
+}
+
+// Sources returns the author's files of a version, by name, from its source map.
+func (d Deployment) Sources() map[string]string {
+	var m struct {
+		Sources        []string `json:"sources"`
+		SourcesContent []string `json:"sourcesContent"`
+	}
+	files := make(map[string]string)
+	if json.Unmarshal(d.Map, &m) != nil {
+		m.Sources = nil
+	}
+	for i, name := range m.Sources {
+		if i < len(m.SourcesContent) {
+			files[name] = m.SourcesContent[i]
+		}
+	}
+	if len(files) == 0 && len(d.Code) > 0 {
+		files[d.Entry] = string(d.Code) // nothing was mapped: it is as it was written
+	}
+	return files
 }
 
 // A Workflow is the row that says which version is current and whether a person

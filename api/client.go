@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -160,7 +161,7 @@ func encode(query any) url.Values {
 	add = func(v reflect.Value) {
 		for i := range v.NumField() {
 			f, value := v.Type().Field(i), v.Field(i)
-			switch name := f.Tag.Get("query"); {
+			switch name := cmp.Or(f.Tag.Get("query"), f.Tag.Get("path")); {
 			case f.Anonymous:
 				add(value)
 			case value.IsZero():

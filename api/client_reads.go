@@ -166,9 +166,8 @@ func (c *Client) Host(ctx context.Context, name string) (Host, error) {
 func (c *Client) Keys(ctx context.Context, f KeyQuery, p Paging) (Page[idempotency.View], error) {
 	return read[Page[idempotency.View]](ctx, c, struct {
 		KeyQuery
-		Limit  int    `query:"limit"`
-		Cursor string `query:"cursor"`
-	}{f, p.Limit, p.Cursor}, "keys")
+		KeyPaging
+	}{f, KeyPaging{p.Limit, p.Cursor}}, "keys")
 }
 
 // Key returns one idempotency key with its answer.

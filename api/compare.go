@@ -88,7 +88,6 @@ func (s *Server) compares() {
 	op := s.operation(http.MethodPost, comparePath, "compare-versions",
 		"Say what another version would have done otherwise with the recorded runs of one; nothing is sent", access.Author)
 	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
-	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
 	register(s, op, func(ctx context.Context, in *compareInput) (*out[Comparison], error) {
 		if s.cfg.Replayer == nil {
 			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,7 +75,7 @@ func (s *Server) deploys() {
 	op.Description += " Needs If-Match with the ETag of the version that it replaces, or If-None-Match: * if there is none. A script that is current already is answered 200, whichever version it was to replace."
 	op.Description += " A script that calls more than its workflow was granted is stored and does not run: 202, and the question of kind grant that a person answers."
 	op.MaxBodyBytes = maxScript
-	op.Errors = append(op.Errors, http.StatusPreconditionFailed, http.StatusPreconditionRequired, http.StatusUnprocessableEntity)
+	op.Errors = append(op.Errors, http.StatusPreconditionFailed, http.StatusPreconditionRequired)
 	register(s, op, func(ctx context.Context, in *deploy) (*deployAnswer, error) {
 		w, waits, err := s.deploy(ctx, in)
 		switch {
@@ -94,7 +95,6 @@ func (s *Server) proposals() {
 	op := s.operation(http.MethodPut, "/workflows/{workflow}/proposal", "propose", "Store a script as a version that waits for a person", access.Author)
 	op.Description += " It never runs by itself: 202, and the question of kind proposal that a person answers, whatever the workflow was granted. A script that is current already is answered 200."
 	op.MaxBodyBytes = maxScript
-	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
 	register(s, op, func(ctx context.Context, in *struct {
 		WorkflowPath
 		Body NewProposal
@@ -209,9 +209,47 @@ func (s *Server) replaced(ctx context.Context, in *deploy) (*keep.Version, error
 		}
 		return nil, err
 	}
-	v, err := keep.ParseVersion(strings.Trim(in.IfMatch, `"`))
-	if err != nil || in.IfMatch != etag(v.String()) {
-		return nil, problemOf(http.StatusPreconditionFailed, KindStale, "the current version is not "+in.IfMatch)
+	return s.named(ctx, in.Workflow, in.IfMatch)
+}
+
+// named returns the version of those in an If-Match that is to be current until the deploy: the one that is, if it is named.
+// A weak tag names no version, since If-Match compares strongly (RFC 9110, 13.1.1).
+func (s *Server) named(ctx context.Context, w keep.WorkflowName, header string) (*keep.Version, error) {
+	tags, ok := entityTags(header)
+	if !ok {
+		return nil, problemOf(http.StatusBadRequest, KindBadVersion, "If-Match: "+header+" is no list of ETags; a version is written in quotation marks, as in If-Match: "+etag("1.0"))
 	}
-	return &v, nil
+	var versions []keep.Version
+	for _, tag := range tags {
+		if v, err := keep.ParseVersion(strings.Trim(tag, `"`)); err == nil && tag == etag(v.String()) {
+			versions = append(versions, v)
+		}
+	}
+	if len(versions) == 0 {
+		return nil, problemOf(http.StatusPreconditionFailed, KindStale, "no version matches If-Match: "+header+"; a version is written as "+etag("1.0")+", and a weak ETag (W/) matches none")
+	}
+	now, err := s.cfg.Store.Workflow(ctx, w)
+	if err != nil && !errors.Is(err, keep.ErrNotFound) {
+		return nil, err
+	}
+	return &versions[max(0, slices.Index(versions, now.Version))], nil // of others, the deploy says that they are not current
+}
+
+// entityTags returns the tags of a list of RFC 9110 (8.8.3), each with its quotation marks and its W/.
+func entityTags(header string) (tags []string, ok bool) {
+	for rest := strings.Trim(header, " \t,"); rest != ""; rest = strings.TrimLeft(rest, " \t,") {
+		opaque := strings.TrimPrefix(rest, "W/")
+		if !strings.HasPrefix(opaque, `"`) {
+			return nil, false
+		}
+		end := strings.IndexByte(opaque[1:], '"')
+		if end < 0 {
+			return nil, false
+		}
+		n := len(rest) - len(opaque) + end + 2
+		if tags, rest = append(tags, rest[:n]), strings.TrimLeft(rest[n:], " \t"); rest != "" && rest[0] != ',' {
+			return nil, false
+		}
+	}
+	return tags, len(tags) > 0
 }

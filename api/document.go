@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -26,15 +28,28 @@ func (s *Server) document() ([]byte, error) {
 	return doc.Bytes(), nil
 }
 
-// mayBeNull are the properties that hold an object or null: what is absent is
-// null, and a reference alone doesn't say so.
-var mayBeNull = map[string]bool{"error": true, "trigger": true, "schedule": true, "decision": true, "wait": true}
-
-// nullable marks the properties of a schema that may be null.
-func nullable(schema *huma.Schema) {
-	for name, p := range schema.Properties {
-		if p.Ref != "" && mayBeNull[name] {
-			schema.Properties[name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+// nullable marks the properties of the schema of a type that may be null: what is absent is null, of pointers that are not
+// left out. A reference, a list of values or an object alone do not say so.
+func nullable(schema *huma.Schema, of reflect.Type) {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct {
+		return
+	}
+	for _, f := range reflect.VisibleFields(of) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		p := schema.Properties[name]
+		if p == nil || f.Type.Kind() != reflect.Pointer || strings.Contains(options, "omit") {
+			continue
+		}
+		switch {
+		case p.Ref != "":
+			schema.Properties[name] = &huma.Schema{Description: p.Description, AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
+		case len(p.Enum) > 0:
+			p.Nullable, p.Enum = true, append(slices.Clip(p.Enum), nil)
+		default:
+			p.Nullable = true
 		}
 	}
 }

@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
@@ -70,7 +72,7 @@ func Granted(tools []GrantedTool) []keep.GrantedTool {
 // A NewGrant is all that a workflow may do.
 type NewGrant struct {
 	Tools []GrantedTool `json:"tools" maxItems:"500"`
-	Over  *string       `json:"over,omitempty" doc:"id of the grant that is replaced; empty: the workflow has none. If another one holds by now, nothing changes"`
+	Over  *string       `json:"over,omitempty" doc:"id of the grant that is replaced; empty or left out: the workflow has none. If another one holds by now, nothing changes: 409"`
 }
 
 // grants registers what is about grants.
@@ -87,10 +89,7 @@ func (s *Server) grants() {
 			WorkflowPath
 			Body NewGrant
 		}) (GrantDetail, error) {
-			over, err := s.overGrant(ctx, in.Workflow, in.Body.Over)
-			if err == nil {
-				_, err = s.cfg.Actor.SetGrant(ctx, in.Workflow, Granted(in.Body.Tools), giver(ctx), over)
-			}
+			err := s.giveGrant(ctx, in.Workflow, in.Body)
 			if e, ok := errors.AsType[*operator.GrantError](err); ok {
 				return GrantDetail{}, problemOf(http.StatusUnprocessableEntity, KindBadGrant, e.Error())
 			}
@@ -114,19 +113,44 @@ func giver(ctx context.Context) operator.Giver {
 	return operator.Giver{By: d.By, From: d.From}
 }
 
-// overGrant returns the number of the grant that a caller wants to replace; nil: any.
-func (s *Server) overGrant(ctx context.Context, w keep.WorkflowName, id *string) (*int, error) {
-	if id == nil {
-		return nil, nil
-	}
+// giveGrant gives a workflow a grant in the place of the one that its caller saw: none, if it names none.
+func (s *Server) giveGrant(ctx context.Context, w keep.WorkflowName, g NewGrant) error {
 	now, err := s.cfg.Store.Grant(ctx, w)
 	if err != nil && !errors.Is(err, keep.ErrNotFound) {
-		return nil, err
+		return err
 	}
-	if now.N == 0 && *id == "" || now.N > 0 && now.ID() == *id {
-		return &now.N, nil
+	holds, over := "", ""
+	if now.N > 0 {
+		holds = now.ID()
 	}
-	return nil, problemOf(http.StatusConflict, KindStale, "another grant holds by now; look at it, and try again")
+	if g.Over != nil {
+		over = *g.Over
+	}
+	switch {
+	case over != holds && holds == "":
+		return problemOf(http.StatusConflict, KindStale, fmt.Sprintf("%s has no grant by now; to give it one, leave out over", w))
+	case over != holds:
+		return problemOf(http.StatusConflict, KindStale, fmt.Sprintf(`%s has the grant %s; to replace it, say "over": "%[2]s"`, w, holds))
+	}
+	tools := Granted(g.Tools)
+	if err := s.grantable(w, tools, now); err != nil {
+		return err
+	}
+	_, err = s.cfg.Actor.SetGrant(ctx, w, tools, giver(ctx), &now.N)
+	return err
+}
+
+// grantable refuses tools that cannot be granted so. What the grant before has stays: its connection may be gone.
+func (s *Server) grantable(w keep.WorkflowName, tools []keep.GrantedTool, before keep.Grant) error {
+	for _, t := range tools {
+		if s.cfg.Ungrantable == nil || slices.Contains(before.Tools, t) {
+			continue
+		}
+		if why := s.cfg.Ungrantable(t); why != "" {
+			return &operator.GrantError{Workflow: w, Err: errors.New(why)}
+		}
+	}
+	return nil
 }
 
 // grantOf returns the grant of a workflow with those before it.

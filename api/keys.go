@@ -18,6 +18,12 @@ type KeyQuery struct {
 	Caller string    `query:"caller" maxLength:"255" doc:"the hash that records hold"`
 }
 
+// KeyPaging is Paging of keys, which have no other form in full.
+type KeyPaging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items of the page"`
+	Cursor string `query:"cursor" doc:"next of the page before; empty: the first page"`
+}
+
 // A KeyPath is the idempotency key of a path.
 type KeyPath struct {
 	Reference string `path:"key" doc:"its reference: key_…"`
@@ -51,8 +57,7 @@ func (s *Server) idempotencyKeys() {
 	keys := idempotency.NewKeys(s.cfg.Keys)
 	get(s, "/keys", "list-keys", "Idempotency keys of HTTP requests", func(ctx context.Context, in *struct {
 		KeyQuery
-		Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items of the page"`
-		Cursor string `query:"cursor" doc:"next of the page before; empty: the first page"`
+		KeyPaging
 	}) (Page[idempotency.View], error) {
 		return paged(keys.List(ctx, key.Filter(in.KeyQuery), keep.Page{Limit: in.Limit, After: in.Cursor}))
 	})

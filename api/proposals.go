@@ -294,7 +294,7 @@ func ShowProposal(ctx context.Context, s proposalsStore, id string) (Proposal, e
 	if err != nil {
 		return out, err
 	}
-	err = out.differ(ctx, s, p.Over, view.Sources(p.Deployment), p.Entry)
+	err = out.differ(ctx, s, p.Over, p.Deployment.Sources(), p.Entry)
 	return out, err
 }
 
@@ -340,7 +340,7 @@ func (out *Proposal) differ(ctx context.Context, s proposalsStore, base keep.Ver
 		if err != nil {
 			return err
 		}
-		before, entry = view.Sources(d), cmp.Or(entry, d.Entry)
+		before, entry = d.Sources(), cmp.Or(entry, d.Entry)
 		out.BaseSource = before[d.Entry]
 	}
 	if files == nil {

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/operator"
@@ -58,16 +56,14 @@ func (s *Server) publishes() {
 	op := s.operation(http.MethodPost, "/workflows/{workflow}/topics/{topic}/events", "publish",
 		"Add an event to a topic; 200 if the topic has its message id already, and then nothing changes", access.Operator)
 	op.DefaultStatus = http.StatusCreated
-	op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity)
+	op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge)
 	register(s, op, func(ctx context.Context, in *publish) (*published, error) {
 		out, err := s.publish(ctx, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
 		return out, nil
-	}, func(huma.Registry) map[string]*huma.Response {
-		return map[string]*huma.Response{"200": {Description: "The event was there"}}
-	})
+	}, answers(map[int]any{http.StatusOK: Event{}, http.StatusCreated: Event{}}))
 }
 
 func (s *Server) publish(ctx context.Context, in *publish) (*published, error) {

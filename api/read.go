@@ -234,7 +234,7 @@ func ShowSource(ctx context.Context, s store.Reader, name keep.WorkflowName) (Wo
 		return Workflow{}, err
 	}
 	d, err := s.Deployment(ctx, name, v)
-	w.Source = view.Sources(d)
+	w.Source = d.Sources()
 	return w, err
 }
 

@@ -64,7 +64,6 @@ func (s *Server) replays() {
 	op := s.operation(http.MethodPost, replayPath, "replay-run",
 		"Go through a run again with what it saw, and say where a script differs; nothing is sent", access.Author)
 	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
-	op.Errors = append(op.Errors, http.StatusUnprocessableEntity)
 	register(s, op, func(ctx context.Context, in *replayInput) (*out[Replay], error) {
 		if s.cfg.Replayer == nil {
 			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))

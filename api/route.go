@@ -49,8 +49,9 @@ func assemble(mux humago.Mux, version string, routes ...*route) *huma.OpenAPI {
 	for _, r := range routes {
 		r.put(api)
 	}
-	for _, schema := range api.OpenAPI().Components.Schemas.Map() {
-		nullable(schema)
+	schemas := api.OpenAPI().Components.Schemas
+	for name, schema := range schemas.Map() {
+		nullable(schema, schemas.TypeFromRef("#/components/schemas/"+name))
 	}
 	return api.OpenAPI()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -125,6 +126,9 @@ type Config struct {
 
 	// Hooks lists the hooks with what came to them. If nil, there are none.
 	Hooks func(ctx context.Context) ([]Hook, error)
+
+	// Ungrantable says why a tool cannot be granted to a workflow so; empty: it can. If nil, all can.
+	Ungrantable func(keep.GrantedTool) string
 
 	// Budgets returns the budgets that are configured. If nil, there are none.
 	Budgets func() []budget.Rule
@@ -304,8 +308,17 @@ func (s *Server) operation(method, path, id, summary string, need access.Role) h
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: Prefix + path, Summary: summary,
 		Description: "Needs the role " + string(need) + ".",
-		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden},
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity},
 		Middlewares: huma.Middlewares{s.allow(need)},
+	}
+	if method != http.MethodPost && strings.Contains(path, "{") {
+		op.Errors = append(op.Errors, http.StatusNotFound)
+	}
+	if method == http.MethodPut {
+		op.Errors = append(op.Errors, http.StatusConflict)
+	}
+	if method == http.MethodPost || method == http.MethodPut {
+		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusUnsupportedMediaType)
 	}
 	if method == http.MethodPost {
 		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusConflict)

@@ -592,7 +592,11 @@ func TestDeploy(t *testing.T) {
 	}
 	put("invoices", "y", "If-Match", tag).want(t, 412, "2.0")
 	put("invoices", "y", "If-Match", `W/"2.0"`).want(t, 412, "2.0")
-	put("invoices", "y", "If-Match", `2.0`).want(t, 412, "2.0")
+	for _, unquoted := range []string{`2.0`, `"2.0`, `"1.0" "2.0"`, `"2.0", 1.0`, `,`} {
+		put("invoices", "y", "If-Match", unquoted).want(t, 400, "bad-version", `a version is written in quotation marks, as in If-Match: \"1.0\"`)
+	}
+	put("invoices", "y", "If-Match", `"0.9", "1.2"`).want(t, 412, "2.0")
+	put("invoices", "x", "If-Match", `"1.2" ,W/"2.0", "2.0"`).want(t, 200, `"version":"2.0"`)
 	put("none", "x", "If-Match", "*").want(t, 412, "no such workflow")
 	// The same again, as after a lost answer: it is done (RFC 9110, 13.1.1).
 	for _, header := range [][]string{{"If-Match", tag}, {"If-None-Match", "*"}} {

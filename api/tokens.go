@@ -80,7 +80,11 @@ func (s *Server) addToken(ctx context.Context, in NewToken) (Token, error) {
 
 // as registers an operation for a role, whose answer is what f returns.
 func as[I, O any](s *Server, need access.Role, method, path, id, summary string, f func(context.Context, *I) (O, error)) {
-	register(s, s.operation(method, path, id, summary, need), func(ctx context.Context, in *I) (*out[O], error) {
+	op := s.operation(method, path, id, summary, need)
+	if isPaged[I]() {
+		op.Errors, f = append(op.Errors, http.StatusBadRequest), marked(id, f)
+	}
+	register(s, op, func(ctx context.Context, in *I) (*out[O], error) {
 		v, err := f(ctx, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -49,10 +50,11 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 	if err != nil {
 		return Deployed{}, err
 	}
+	same, awaited := b.has(d, c), b.awaits(d, c)
 	if over != nil && *over != b.workflow.Version {
 		return o.deployedBefore(ctx, d, b, c, &keep.VersionError{Workflow: d.Workflow, Want: *over, Current: b.workflow.Version})
 	}
-	if c != nil && c.Await && b.awaits(d) {
+	if c != nil && c.Await && awaited {
 		return Deployed{Version: b.workflow.Version, Waiting: b.waiting}, nil
 	}
 	granted, err := o.consent(ctx, b.workflow, c, now)
@@ -65,8 +67,10 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 	}
 	d.Version, d.CreatedAt, d.Definition.Intent = b.next(repairs), now, b.intentOf(d)
 	d.Definition = rename.Remember(d.Definition, b.current.Definition)
-	same := b.has(d)
 	if granted.asked && (!same || len(granted.lacking) > 0) {
+		if p := b.waiting; awaited && slices.Equal(p.Tools, granted.lacking) {
+			return Deployed{Version: b.workflow.Version, Waiting: p}, nil // it is not asked about again
+		}
 		return o.propose(ctx, d, b, granted.lacking, *c)
 	}
 	var changes []keep.Change
@@ -97,7 +101,7 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 // deployedBefore returns the current version if it has the script already and nothing remains to be granted, as
 // when the answer to the same deploy was lost; or else stale. A repair is of the version that failed, and of no other.
 func (o *Operator) deployedBefore(ctx context.Context, d keep.Deployment, b beforeDeploy, c *Consent, stale error) (Deployed, error) {
-	if !b.has(d) || c != nil && c.Repair {
+	if !b.has(d, c) || c != nil && c.Repair {
 		return Deployed{}, stale
 	}
 	granted, err := o.consent(ctx, b.workflow, c, o.now())
@@ -115,7 +119,7 @@ type beforeDeploy struct {
 	workflow keep.Workflow   // only named if it is new
 	current  keep.Deployment // zero: the workflow is new
 	proposed []keep.Proposal // every one, without its code
-	waiting  *keep.Proposal  // the one of them that waits; nil: there is none
+	waiting  *keep.Proposal  // the one of them that waits, whole; nil: there is none
 }
 
 // before reads what a deploy finds.
@@ -131,15 +135,33 @@ func (o *Operator) before(ctx context.Context, name keep.WorkflowName) (b before
 	}
 	b.workflow.Name = name
 	b.proposed, err = o.store.Proposals(ctx, name)
+	if err != nil {
+		return b, err
+	}
 	if i := slices.IndexFunc(b.proposed, func(p keep.Proposal) bool { return p.State == keep.ProposalWaiting }); i >= 0 {
-		b.waiting = &b.proposed[i]
+		var p keep.Proposal
+		p, err = o.store.Proposal(ctx, name, b.proposed[i].Version)
+		b.waiting = &p
 	}
 	return b, err
 }
 
-// has reports whether the script of d is current.
-func (b beforeDeploy) has(d keep.Deployment) bool {
-	return !b.workflow.Version.IsZero() && b.current.Hash == d.Hash && b.current.Entry == d.Entry
+// has reports whether the script of d is current, with what was said of it.
+func (b beforeDeploy) has(d keep.Deployment, c *Consent) bool {
+	return !b.workflow.Version.IsZero() && c.records(d, b.current)
+}
+
+// records reports whether a version that is there records what is deployed as d. What somebody sends is recorded as it
+// was sent, comments and intent too. A file that a host finds, and a repair, have nothing new to say in the same code.
+func (c *Consent) records(d, there keep.Deployment) bool {
+	if there.Hash != d.Hash || there.Entry != d.Entry {
+		return false
+	}
+	if c == nil || c.Await || c.Repair {
+		return true
+	}
+	intent := d.Definition.Intent
+	return (intent == "" || intent == there.Definition.Intent) && maps.Equal(there.Sources(), d.Sources())
 }
 
 // intentOf returns what a version is for: what it says, or else what the script was proposed
@@ -153,9 +175,9 @@ func (b beforeDeploy) intentOf(d keep.Deployment) string {
 }
 
 // awaits reports whether a person is asked about this very script.
-func (b beforeDeploy) awaits(d keep.Deployment) bool {
+func (b beforeDeploy) awaits(d keep.Deployment, c *Consent) bool {
 	p := b.waiting
-	return p != nil && p.Over == b.workflow.Version && p.Hash == d.Hash && p.Entry == d.Entry
+	return p != nil && p.Over == b.workflow.Version && c.records(d, p.Deployment)
 }
 
 // next returns the number of the next version: the next major one, or the next minor one of a

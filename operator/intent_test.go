@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -81,5 +82,76 @@ func TestAwaited(t *testing.T) {
 	}
 	for err := range s.Check(ctx) {
 		t.Error(err)
+	}
+}
+
+// What somebody sends is recorded as it was sent: another intent or another comment is another version, waiting or not.
+// What a host finds in a file has no say in that, nor has a repair.
+func TestTextIsKept(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	ctx := t.Context()
+	send := func(text, intent string, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
+		d := script("1")
+		d.Definition.Intent = intent
+		d.Map = []byte(`{"sources":["w.js"],"sourcesContent":["` + text + `"]}`)
+		return o.DeployGranted(ctx, d, over, c)
+	}
+	is := func(v keep.Version, text, intent string) {
+		t.Helper()
+		d, err := s.Deployment(ctx, "w", v)
+		if err != nil || d.Definition.Intent != intent || d.Sources()["w.js"] != text {
+			t.Errorf("version %s is %v for %q, %v; want %q for %q", v, d.Sources(), d.Definition.Intent, err, text, intent)
+		}
+	}
+	give, ask := calls(true, "a.x"), calls(true, "a.x")
+	ask.Ask = true
+	found, repair := give, give
+	found.Await, repair.Repair = true, true
+	for _, step := range []struct {
+		text, intent string
+		c            operator.Consent
+		want         string
+		is           [2]string
+	}{
+		{"x", "a", give, "1.0", [2]string{"x", "a"}},
+		{"x", "a", give, "1.0", [2]string{"x", "a"}},
+		{"x", "", give, "1.0", [2]string{"x", "a"}},
+		{"x", "b", give, "2.0", [2]string{"x", "b"}},
+		{"x // y", "", give, "3.0", [2]string{"x // y", "b"}},
+		{"x", "", found, "3.0", [2]string{"x // y", "b"}},
+		{"x", "", repair, "3.0", [2]string{"x // y", "b"}},
+	} {
+		out, err := send(step.text, step.intent, nil, step.c)
+		if err != nil || out.Version.String() != step.want || out.Waiting != nil {
+			t.Fatalf("%q for %q: %+v, %v; want %s", step.text, step.intent, out, err, step.want)
+		}
+		is(out.Version, step.is[0], step.is[1])
+	}
+	var stale *keep.VersionError
+	if _, err := send("x", "", &keep.Version{Major: 1}, give); !errors.As(err, &stale) {
+		t.Errorf("another comment over another version: %v", err)
+	}
+	if out, err := send("x // y", "b", &keep.Version{Major: 1}, give); err != nil || out.Version.String() != "3.0" {
+		t.Errorf("the same again, as after a lost answer: %+v, %v", out, err)
+	}
+
+	questions := map[keep.EscalationID]bool{}
+	for i, step := range [][2]string{{"x", "c"}, {"x", "c"}, {"x", ""}, {"x", "d"}, {"x // z", "d"}} {
+		out, err := send(step[0], step[1], nil, ask)
+		if err != nil || out.Waiting == nil {
+			t.Fatalf("%v: %+v, %v", step, out, err)
+		}
+		questions[out.Waiting.Question] = true
+		if want := max(1, i-1); len(questions) != want {
+			t.Errorf("%v: %d questions, want %d", step, len(questions), want)
+		}
+		if i < 4 {
+			continue
+		}
+		if err := o.Decide(ctx, out.Waiting.Question, keep.Decision{Action: keep.Approve, By: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+		is(out.Waiting.Version, "x // z", "d")
 	}
 }

@@ -10,21 +10,15 @@ import (
 )
 
 // propose stores a version that a person must agree to, mostly since it calls more than is granted, and asks. The version
-// that is current continues. The same script again is not asked about again.
+// that is current continues.
 func (o *Operator) propose(ctx context.Context, d keep.Deployment, b beforeDeploy, lacking []keep.GrantedTool, c Consent) (Deployed, error) {
-	out := Deployed{Version: b.workflow.Version}
-	if p := b.waiting; b.awaits(d) && slices.Equal(p.Tools, lacking) {
-		out.Waiting = p
-		return out, nil
-	}
 	p := keep.Proposal{Deployment: d, Over: b.workflow.Version, Tools: lacking, By: c.By, From: c.From, State: keep.ProposalWaiting}
 	p.Question = grant.QuestionID(p)
 	changes := append(b.replaced(), keep.PutProposal{Proposal: p}, keep.OpenEscalation{Escalation: grant.Question(p, c.Why)})
 	if err := o.decided(ctx, d.Workflow, d.CreatedAt, changes...); err != nil {
 		return Deployed{}, err
 	}
-	out.Waiting = &p
-	return out, nil
+	return Deployed{Version: b.workflow.Version, Waiting: &p}, nil
 }
 
 // settleProposal does what a person decided about a version that waits: it becomes current,
@@ -42,10 +36,7 @@ func (o *Operator) settleProposal(ctx context.Context, q keep.Escalation, d keep
 	if d.Action == keep.Reject {
 		return o.decided(ctx, q.Workflow, d.At, keep.EndProposal{Version: b.waiting.Version, State: keep.ProposalRejected}, ended)
 	}
-	p, err := o.store.Proposal(ctx, q.Workflow, b.waiting.Version)
-	if err != nil {
-		return err
-	}
+	p := *b.waiting
 	if b.workflow.Version != p.Over {
 		return &ActionError{q.ID, d.Action, fmt.Sprintf("version %s is current by now, and it was to replace %s", b.workflow.Version, p.Over)}
 	}

@@ -1,14 +1,11 @@
 package view
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/keep-run/keep"
 )
 
 // A DiffLine is a line of a comparison of two texts.
@@ -58,27 +55,6 @@ func (l DiffLine) String() string {
 		return "- " + l.Text
 	}
 	return "  " + l.Text
-}
-
-// Sources returns the author's files of a version, by name, from its source map.
-func Sources(d keep.Deployment) map[string]string {
-	var m struct {
-		Sources        []string `json:"sources"`
-		SourcesContent []string `json:"sourcesContent"`
-	}
-	files := make(map[string]string)
-	if json.Unmarshal(d.Map, &m) != nil {
-		m.Sources = nil
-	}
-	for i, name := range m.Sources {
-		if i < len(m.SourcesContent) {
-			files[name] = m.SourcesContent[i]
-		}
-	}
-	if len(files) == 0 && len(d.Code) > 0 {
-		files[d.Entry] = string(d.Code) // nothing was mapped: it is as it was written
-	}
-	return files
 }
 
 // maxDiff bounds the lines that differ and are compared one by one. Larger changes

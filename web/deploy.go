@@ -16,7 +16,6 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/operator"
-	"github.com/keep-run/keep/view"
 )
 
 // FromPages says of a deploy, as of a decision, that it was made on the pages.
@@ -126,7 +125,7 @@ func (s *site) deployPage(r *http.Request) (page, *deployData, keep.Deployment, 
 	d := &deployData{Workflow: w.Name, Version: w.Version}
 	p := page{Title: "Deploy a version of " + string(w.Name), Section: "workflows", Data: d}
 	now, err := s.cfg.Store.Deployment(r.Context(), w.Name, w.Version)
-	switch files := view.Sources(now); {
+	switch files := now.Sources(); {
 	case err != nil:
 	case now.Definition.Go:
 		d.Why, d.Program = "Its handlers are Go functions of a program: build and start that program.", true
@@ -291,7 +290,7 @@ func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployme
 		files = d.texts()
 	}
 	if !d.New { // else all of it is in the form
-		c.Diffs = changed(filesBetween(view.Sources(now), files))
+		c.Diffs = changed(filesBetween(now.Sources(), files))
 	}
 	if c.OK() && s.cfg.Planner != nil {
 		script := d.script()

@@ -22,7 +22,6 @@ import (
 	"github.com/keep-run/keep/rehearsal/plan"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/script/workflow"
-	"github.com/keep-run/keep/view"
 	"github.com/keep-run/keep/web"
 )
 
@@ -111,7 +110,7 @@ func (b *bench) Plan(ctx context.Context, w keep.WorkflowName, s *api.Script) (w
 		if err != nil {
 			return nil, err
 		}
-		s = &api.Script{File: d.Entry, Source: view.Sources(d)[d.Entry]}
+		s = &api.Script{File: d.Entry, Source: d.Sources()[d.Entry]}
 	}
 	script, _, err := b.read(ctx, w, *s)
 	if err != nil {
@@ -330,7 +329,7 @@ func TestDeployKeepsTheText(t *testing.T) {
 		f = formIn(t, author.send(deployMails, "check", f))
 		d, err := w.db.Deployment(t.Context(), "mails", w.version("mails").Version)
 		w.must(err)
-		_, err = w.bench.Deploy(t.Context(), "mails", api.Script{File: "mails.js", Source: strings.Replace(view.Sources(d)[d.Entry], "polled the desk", "their words", 1)}, nil, operator.Giver{By: "bob", From: "cli"}, true)
+		_, err = w.bench.Deploy(t.Context(), "mails", api.Script{File: "mails.js", Source: strings.Replace(d.Sources()[d.Entry], "polled the desk", "their words", 1)}, nil, operator.Giver{By: "bob", From: "cli"}, true)
 		w.must(err)
 		theirs := w.version("mails").Version
 		a := author.send(deployMails, "deploy", f)
@@ -350,7 +349,7 @@ func TestDeployKeepsTheText(t *testing.T) {
 			d, err := w.db.Deployment(t.Context(), "mails", w.version("mails").Version)
 			w.must(err)
 			w.bench.before = func() {
-				other := api.Script{File: "mails.js", Source: strings.Replace(view.Sources(d)[d.Entry], words, "theirs before "+do, 1)}
+				other := api.Script{File: "mails.js", Source: strings.Replace(d.Sources()[d.Entry], words, "theirs before "+do, 1)}
 				words = "theirs before " + do
 				_, err := w.bench.Deploy(t.Context(), "mails", other, nil, operator.Giver{By: "bob", From: "cli"}, true)
 				w.must(err)

@@ -403,7 +403,7 @@ func (s *site) readSource(ctx context.Context, d *runData) error {
 	if err != nil {
 		return err
 	}
-	d.Source = quote(view.Sources(v), d.Error.At)
+	d.Source = quote(v.Sources(), d.Error.At)
 	return nil
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
-	"github.com/keep-run/keep/view"
 )
 
 // A scriptForm is the script of a form.
@@ -70,7 +69,7 @@ func mapValues(m map[string]string) []string { return slices.Collect(maps.Values
 
 // formOf returns the form of a version.
 func formOf(d keep.Deployment) scriptForm {
-	files := view.Sources(d)
+	files := d.Sources()
 	f := scriptForm{Over: d.Version, Entry: d.Entry, Files: []formFile{{d.Entry, files[d.Entry]}}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if name != d.Entry {

@@ -263,9 +263,9 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 		if err != nil {
 			return d, err
 		}
-		before = view.Sources(other)
+		before = other.Sources()
 	}
-	files := view.Sources(d.Deployment)
+	files := d.Deployment.Sources()
 	if before == nil {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name])})

@@ -111,10 +111,11 @@ every tool, and from then on only these.`,
 			var more []keep.GrantedTool
 			for _, tool := range args[1:] {
 				// A tool that is misspelled would be granted, and the right one refused in a run.
-				if err := a.knownTool(tool); err != nil {
+				t := keep.GrantedTool{Tool: tool, When: when, Approve: approve}
+				if err := a.grantable(t); err != nil {
 					return err
 				}
-				more = append(more, keep.GrantedTool{Tool: tool, When: when, Approve: approve})
+				more = append(more, t)
 			}
 			// Before a grant is stored that no call could be held against.
 			if _, err := grant.Compile(more); err != nil {
@@ -163,9 +164,9 @@ that is read again.`,
 	return cmd
 }
 
-// knownTool refuses a tool that no connection of keep.toml has. A configuration that
-// cannot be read is no reason to refuse.
-func (a *app) knownTool(tool string) error {
+// grantable refuses a tool that no connection of keep.toml has, and an approve of one that reads. A configuration
+// that cannot be read is no reason to refuse.
+func (a *app) grantable(t keep.GrantedTool) error {
 	cfg, err := a.LoadConfig(".")
 	if err != nil {
 		return nil
@@ -175,15 +176,10 @@ func (a *app) knownTool(tool string) error {
 	if err != nil {
 		return nil
 	}
-	of := keep.GrantedTool{Tool: tool}
-	for _, c := range conns {
-		for _, t := range c.Tools {
-			if of.Matches(keep.ToolName(c.Name + "." + t.Spec().Name)) {
-				return nil
-			}
-		}
+	if why := cfg.Ungrantable(t, conns); why != "" {
+		return exit.Misusef("%s; keep check shows the tools that a script calls", why)
 	}
-	return exit.Misusef("%s: no connection has such a tool; keep check shows those that a script calls", tool)
+	return nil
 }
 
 // changeGrant shows what a change of a grant comes to, and makes it if the person said yes. What is

@@ -310,6 +310,11 @@ func TestDeployOverHTTP(t *testing.T) {
 	if res, text := put("w", fmt.Sprintf(script, ""), `"1.0"`); res.StatusCode != 200 || !strings.Contains(text, `"version":"2.0"`) || res.Header.Get("ETag") != `"2.0"` {
 		t.Errorf("deploy: %d %s", res.StatusCode, text)
 	}
+	admin := "Bearer " + d.keep("token", "add", "boss", "--role", "admin")
+	if res, text := d.ask("PUT", "/api/v1/workflows/w/grant", `{"tools":[{"tool":"crm.create"}],"over":"w/1"}`, "Authorization", admin, "Content-Type", "application/json"); res.StatusCode != 422 ||
+		!strings.Contains(text, `there is no connection \"crm\"`) {
+		t.Errorf("a grant of no tool: %d %s", res.StatusCode, text)
+	}
 }
 
 // On Postgres, too: tokens, lists with search, and metrics.

@@ -55,7 +55,7 @@ func (a *app) fileOf(all []api.Version, now api.Version) (file, was string) {
 // warnOfReturn says that a deploy brought back the script of an earlier version, and which one it took back.
 func (a *app) warnOfReturn(ctx context.Context, c *api.Client, name keep.WorkflowName, b *sandbox.Bundle, before string) error {
 	all, err := c.Versions(ctx, name)
-	if was := replaced(all, b); err == nil && was != "" {
+	if was := replaced(all, b); err == nil && was != "" && was != before { // the one before has other comments only
 		fmt.Fprintf(a.Err, "Workflow %s has the text of version %s again. That takes back version %s.\n", name, was, before)
 	}
 	return err

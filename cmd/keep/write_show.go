@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -120,8 +121,12 @@ func (d *authoredDraft) propose(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	nothing := exit.Failedf("the model changed nothing: this script is current already")
 	var over *string
 	if d.change != nil {
+		if d.change.Source == d.Source && maps.Equal(d.change.Files, d.Files) {
+			return nothing // only the words that asked for it are new
+		}
 		over = &d.change.Version
 	}
 	return d.agent.deploying(ctx, func(c *api.Client) error {
@@ -135,7 +140,7 @@ func (d *authoredDraft) propose(ctx context.Context) error {
 		}
 		// It is what the current version has: there is nothing to decide.
 		if p.Waiting == nil {
-			return exit.Failedf("the model changed nothing: this script is current already")
+			return nothing
 		}
 		d.report.Version, d.report.Question, d.report.Proposal = &p.Waiting.Version, &p.Waiting.Question, &p.Waiting.Proposal
 		return nil

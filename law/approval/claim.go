@@ -9,7 +9,7 @@ import (
 // A Claim is what a script says of its call. Nobody checked it.
 type Claim struct {
 	Title  string            `json:"title"`
-	Fields map[string]string `json:"fields"`
+	Fields map[string]string `json:"fields" nullable:"true"`
 	Table  *Table            `json:"table"`
 	Text   string            `json:"text"`
 }

@@ -3,6 +3,8 @@ package config_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/keep-run/keep"
 )
 
 // Every kind of connection may say when a person must agree; what makes no sense has its line and key.
@@ -35,5 +37,38 @@ func TestApproveOfConnections(t *testing.T) {
 				t.Errorf("got %v\nwant %s", lines(err), tt.want)
 			}
 		})
+	}
+}
+
+// What nobody could call, or would be asked about, cannot be granted; a connection that does not open refuses nothing.
+func TestUngrantable(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, "[connections.bank]\nconnector = \"http\"\nbase_url = \"http://localhost\"\n"+
+		"[connections.bank.tools.pay]\neffect = \"mutate\"\npath = \"/pay\"\nidentity = [\"id\"]\n[connections.bank.tools.find]\neffect = \"list\"\npath = \"/find\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conns, err := cfg.Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeAll(conns)
+	for _, tt := range []struct {
+		tool keep.GrantedTool
+		want string
+	}{
+		{keep.GrantedTool{Tool: "bank.pay", Approve: "always"}, ""},
+		{keep.GrantedTool{Tool: "bank.find"}, ""},
+		{keep.GrantedTool{Tool: "bank.*", Approve: "always"}, ""},
+		{keep.GrantedTool{Tool: "bank.find", Approve: "always"}, "bank.find: approve: find reads, and nobody is asked about that"},
+		{keep.GrantedTool{Tool: "bank.nope"}, `bank.nope: the connection "bank" has no such tool`},
+		{keep.GrantedTool{Tool: "shop.*"}, `shop.*: there is no connection "shop"`},
+	} {
+		if got := cfg.Ungrantable(tt.tool, conns); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.tool, got, tt.want)
+		}
+	}
+	if got := cfg.Ungrantable(keep.GrantedTool{Tool: "bank.nope", Approve: "always"}, nil); got != "" {
+		t.Errorf("of a connection that did not open: %q", got)
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -154,6 +155,23 @@ func (c *Config) unknownTools(conns []connector.Connection) (problems []Problem)
 		}
 	}
 	return problems
+}
+
+// Ungrantable returns why a tool, or its approve, cannot be in a grant; empty: it can.
+func (c *Config) Ungrantable(t keep.GrantedTool, conns []connector.Connection) string {
+	if why := c.unknownTool(t.Tool, conns); why != "" || t.Approve == "" {
+		return why
+	}
+	conn, name, _ := strings.Cut(t.Tool, ".")
+	i := slices.IndexFunc(conns, func(k connector.Connection) bool { return k.Name == conn })
+	if i < 0 || name == "*" {
+		return ""
+	}
+	of := connector.Connection{Name: conn, Tools: conns[i].Tools, Approve: map[string]string{name: t.Approve}}
+	if err := connector.CheckApprove(of, name); err != nil {
+		return fmt.Sprintf("%s: approve: %v", t.Tool, err)
+	}
+	return ""
 }
 
 // unknownTool returns why no connection has a tool, or none of "bank.*"; empty: one has. A

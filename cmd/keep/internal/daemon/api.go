@@ -26,6 +26,8 @@ type Actors struct {
 	api.Deployer
 	api.Accounts // nil: there are none to be shown
 	api.Replayer // nil: no runs are gone through again
+
+	Ungrantable func(keep.GrantedTool) string // why a tool cannot be granted so; nil: all can
 }
 
 // NewAPI returns the API of a database that no host of this process works on.
@@ -39,7 +41,7 @@ func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *fee
 	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings, refusal func() *api.Refusal, inGo func() []string) (*api.Server, error) {
 	hosts, _ := db.(store.Leaser)
 	return api.New(api.Config{
-		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Executors: executors(db, inGo), Hooks: hooks, Budgets: budgets, Settings: settings, Refusal: refusal, Accounts: by.Accounts,
+		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Executors: executors(db, inGo), Hooks: hooks, Budgets: budgets, Settings: settings, Refusal: refusal, Accounts: by.Accounts, Ungrantable: by.Ungrantable,
 		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
 	})
 }

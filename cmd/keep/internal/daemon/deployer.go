@@ -162,6 +162,11 @@ func (d *ScriptDeployer) Check(ctx context.Context, name keep.WorkflowName, s ap
 	return out, err
 }
 
+// Ungrantable returns why a tool cannot be granted so; empty: it can.
+func (d *ScriptDeployer) Ungrantable(t keep.GrantedTool) string {
+	return d.config().Ungrantable(t, d.Conns)
+}
+
 // config returns the configuration; an empty one if there is none.
 func (d *ScriptDeployer) config() *config.Config {
 	if d.Config == nil {

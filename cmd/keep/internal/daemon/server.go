@@ -214,7 +214,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	}}
 	plans := &ScriptPlanner{Deployer: scripts, DB: v.DB, Now: s.env.now, Places: s.plans, Time: planTime}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
-	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Refusal, v.Host.InGo)
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays, scripts.Ungrantable}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Refusal, v.Host.InGo)
 	if err != nil {
 		return nil, err
 	}
