@@ -42,6 +42,10 @@ type Config struct {
 	// key, so a client that retries by another name is executed again.
 	Host string
 
+	// Instance and a reference are where a caller asks what became of its request, as problems
+	// say. If empty, InstancePath, which the guard answers itself.
+	Instance string
+
 	// Lease is how long an owner that does not renew it is believed to be alive.
 	// It is renewed three times as often, so a handler may take longer. If zero,
 	// 30 seconds.
@@ -119,6 +123,13 @@ type Rule struct {
 	// AfterCrash says what a retry does when nobody knows whether the first
 	// request had its effect. If empty, AfterCrashUnknown.
 	AfterCrash AfterCrash
+
+	// Repeatable reports whether a request with a body may be executed again whenever there is no
+	// answer to it, and beside an execution in another process: twice does what once does, and is
+	// answered truly, since the request names what it makes or ends. Then no outcome stays unknown: a
+	// retry is executed, unless this process is executing the request, and a 5xx frees the key. If nil,
+	// no request may.
+	Repeatable func(r *http.Request, body []byte) bool
 
 	// Atomic promises that the handler's only effects are in the transaction
 	// that [Tx] gives it. Then a crash leaves nothing behind, and the key is free

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
+)
+
+// keyLease is how long after its process died a request that cannot be repeated is said to be in progress. It is short,
+// since an owner that was only slow completes its record later all the same.
+const keyLease = 10 * time.Second
+
+// keyRules say what idempotency keys do, by route. Of what is not repeatable nobody knows after a crash whether it was done.
+func keyRules() []idempotency.Rule {
+	rule := func(path string, repeatable func(*http.Request, []byte) bool) idempotency.Rule {
+		return idempotency.Rule{Path: Prefix + path, Methods: []string{http.MethodPost}, Caller: caller, Repeatable: repeatable}
+	}
+	return []idempotency.Rule{
+		rule("/workflows/{workflow}/topics/{topic}/events", namesMessage),
+		rule("/escalations/{escalation}/decision", always), // a question is answered once, and says who did
+		rule("/runs/{run}/cancel", always),                 // a run that ended never begins again
+		rule("/tokens/{token}/revoke", always),
+		rule("/", isPreview),
+	}
+}
+
+// always is of routes that end what their path names.
+func always(*http.Request, []byte) bool { return true }
+
+// namesMessage reports whether a body names the event that it publishes: a topic never forgets a message id.
+func namesMessage(_ *http.Request, body []byte) bool {
+	var in struct {
+		ID keep.MessageID `json:"message_id"`
+	}
+	return json.Unmarshal(body, &in) == nil && in.ID != ""
+}
+
+// isPreview reports whether a body asks what would be done.
+func isPreview(_ *http.Request, body []byte) bool {
+	var in struct {
+		Preview bool `json:"preview"`
+	}
+	return json.Unmarshal(body, &in) == nil && in.Preview
+}

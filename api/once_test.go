@@ -1,0 +1,110 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
+)
+
+// A dying actor is that of a process which dies before or after it did what it was asked: it never comes back.
+type dying struct {
+	api.Actor
+	after   bool
+	reached chan struct{}
+	end     chan struct{}
+}
+
+func (d *dying) die(do func() error) error {
+	if d.after {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	close(d.reached)
+	<-d.end
+	panic(http.ErrAbortHandler)
+}
+
+func (d *dying) Publish(ctx context.Context, p operator.Publication) (ev keep.Event, created bool, err error) {
+	return ev, false, d.die(func() error { _, _, err := d.Actor.Publish(ctx, p); return err })
+}
+
+func (d *dying) Decide(ctx context.Context, id keep.EscalationID, dec keep.Decision) error {
+	return d.die(func() error { return d.Actor.Decide(ctx, id, dec) })
+}
+
+func (d *dying) Pause(ctx context.Context, w keep.WorkflowName, note string) error {
+	return d.die(func() error { return d.Actor.Pause(ctx, w, note) })
+}
+
+// lose sends a request to a server that dies under it, and then the same again to w, with which that shared its store.
+func lose(t *testing.T, after bool, path, body string) (*world, answer) {
+	t.Helper()
+	var cfg api.Config
+	w := newWorld(t, func(c *api.Config) { cfg = *c })
+	d := &dying{Actor: cfg.Actor, after: after, reached: make(chan struct{}), end: make(chan struct{})}
+	cfg.Actor = d
+	old, err := api.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", "k1")
+	r = r.WithContext(access.With(r.Context(), access.Identity{Name: "ann", Role: access.Operator, Via: access.ViaToken}))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer func() { _ = recover() }()
+		old.ServeHTTP(httptest.NewRecorder(), r)
+	})
+	t.Cleanup(func() {
+		close(d.end)
+		wg.Wait()
+	})
+	<-d.reached
+	return w, w.ask("ann operator", "POST", path, body, "Idempotency-Key", "k1")
+}
+
+// What names what it makes or ends is executed again, at once, where a process died at it: nobody is asked.
+func TestRepeatedAfterACrash(t *testing.T) {
+	const event = `{"message_id": "m7", "payload": 1}`
+	for name, c := range map[string]struct {
+		after      bool
+		path, body string
+		status     int
+		part       string
+	}{
+		"event that was not made": {false, topicEvents, event, 201, `"message_id":"m7"`},
+		"event that was made":     {true, topicEvents, event, 200, `"message_id":"m7"`},
+		"decision":                {false, api.Prefix + "/escalations/esc_1/decision", `{"action":"skip"}`, 200, `"action":"skip"`},
+		"decision that was taken": {true, api.Prefix + "/escalations/esc_1/decision", `{"action":"skip"}`, 409, "ann decided skip"},
+	} {
+		w, got := lose(t, c.after, c.path, c.body)
+		if got.Status != c.status || !strings.Contains(got.Body, c.part) {
+			t.Errorf("%s: %d %s, want %d with %s", name, got.Status, got.Body, c.status, c.part)
+		}
+		if list := w.ask("ann viewer", "GET", api.Prefix+"/keys?state=in_progress", ""); !strings.Contains(list.Body, `"items":[]`) {
+			t.Errorf("%s: keys in progress: %s", name, list.Body)
+		}
+	}
+}
+
+// Whether a workflow was paused may have changed since: of that nobody knows, and the answer says where it is told.
+func TestUnknownAfterACrash(t *testing.T) {
+	w, got := lose(t, true, api.Prefix+"/workflows/invoices/pause", "{}")
+	got.want(t, 409, "in-progress")
+	var p struct{ Instance string }
+	if err := json.Unmarshal([]byte(got.Body), &p); err != nil {
+		t.Fatal(err)
+	}
+	w.ask("ann viewer", "GET", p.Instance, "").want(t, 200, `"state":"in_progress"`, `"path":"/api/v1/workflows/invoices/pause"`)
+}
