@@ -13,12 +13,22 @@ import (
 // since an owner that was only slow completes its record later all the same.
 const keyLease = 10 * time.Second
 
+// nothingDone are the statuses of answers that say so: the key is free, and the same request is executed once it can be.
+var nothingDone = []int{
+	http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
+	http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented,
+}
+
 // keyRules say what idempotency keys do, by route. Of what is not repeatable nobody knows after a crash whether it was done.
 func keyRules() []idempotency.Rule {
 	rule := func(path string, repeatable func(*http.Request, []byte) bool) idempotency.Rule {
-		return idempotency.Rule{Path: Prefix + path, Methods: []string{http.MethodPost}, Caller: caller, Repeatable: repeatable}
+		return idempotency.Rule{Path: Prefix + path, Methods: []string{http.MethodPost}, Caller: caller,
+			Repeatable: repeatable, NotExecuted: nothingDone}
 	}
+	account := rule("/accounts/", nil)
+	account.NotExecuted = nil // a service was asked, and what it refused may be half done
 	return []idempotency.Rule{
+		account,
 		rule("/workflows/{workflow}/topics/{topic}/events", namesMessage),
 		rule("/escalations/{escalation}/decision", always), // a question is answered once, and says who did
 		rule("/runs/{run}/cancel", always),                 // a run that ended never begins again

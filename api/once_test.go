@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,4 +108,39 @@ func TestUnknownAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ask("ann viewer", "GET", p.Instance, "").want(t, 200, `"state":"in_progress"`, `"path":"/api/v1/workflows/invoices/pause"`)
+}
+
+// A refusal is about the moment: what was not done is done under the same key once it can be.
+func TestRefusalsHoldNoKey(t *testing.T) {
+	w := newWorld(t, nil)
+	ask := func(path, body string) answer {
+		return w.ask("ann operator", "POST", api.Prefix+path, body, "Idempotency-Key", "k1")
+	}
+	const later = "/workflows/invoices/topics/later/events"
+	ask(later, `{"payload": 1}`).want(t, 404, "not-found")
+	d := fullDeployment
+	d.Code, d.Version.Minor = []byte("x"), d.Version.Minor+1
+	d.Definition.Topics = append(slices.Clone(d.Definition.Topics), "later")
+	w.commit(keep.Deploy{Deployment: d})
+	if got := ask(later, `{"payload": 1}`); got.Status != 201 {
+		t.Errorf("once the topic is there: %d %s", got.Status, got.Body)
+	}
+	for path, c := range map[string]struct {
+		body   string
+		status int
+	}{
+		"/workflows/invoices/trigger":    {`{"handler":"poll"}`, 409},
+		"/workflows/invoices/events":     {``, 404},
+		"/workflows/invoices/pause":      {`{"typo":1}`, 422},
+		"/workflows/invoices/resume":     {`{`, 400},
+		"/escalations/esc_1/decision":    {`{"action":"approve"}`, 409},
+		"/workflows/invoices/items/redo": {`{}`, 404},
+	} {
+		for range 2 {
+			got := w.ask("ann operator", "POST", api.Prefix+path, c.body, "Idempotency-Key", path)
+			if got.Status != c.status || got.Header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("%s: %d %v %s, want %d again", path, got.Status, got.Header, got.Body, c.status)
+			}
+		}
+	}
 }

@@ -132,6 +132,8 @@ var keysBreaks = []Break{
 		`if _, here := c.g.executing.Load(rec.Fence); !here {`, `if true {`, "./idempotency -run TestGuard/repeatable"},
 	{"api-repeats-what-may-have-changed-since", "once", "api/once.go",
 		`rule("/", isPreview),`, `rule("/", always),`, "./api -run TestUnknownAfterACrash"},
+	{"api-refusal-holds-its-key", "explained", "api/once.go",
+		`Repeatable: repeatable, NotExecuted: nothingDone}`, `Repeatable: repeatable}`, "./api -run TestRefusalsHoldNoKey"},
 	{"api-asks-a-person-what-it-can-repeat", "explained", "api/once.go",
 		`rule("/workflows/{workflow}/topics/{topic}/events", namesMessage),`, ``, "./api -run TestRepeatedAfterACrash"},
 	{"keys-refused-takes-others", "all-or-nothing", "store/postgres/idempotency.go",
