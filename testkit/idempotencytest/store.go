@@ -449,6 +449,8 @@ func filters(t *testing.T, s idempotency.Store) {
 		{Key: "b", State: key.Unknown}:     "b",
 		{Caller: "c1", State: a.State}:     "a",
 		{Caller: "nobody", Key: "nothing"}: "",
+		{Key: "a\x00"}:                     "",
+		{Caller: "c2\xff"}:                 "",
 	} {
 		page, _, err := s.List(t.Context(), f, keep.Page{})
 		got := ""
