@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
 )
 
@@ -22,7 +23,7 @@ var nothingDone = []int{
 // keyRules say what idempotency keys do, by route. Of what is not repeatable nobody knows after a crash whether it was done.
 func keyRules() []idempotency.Rule {
 	rule := func(path string, repeatable func(*http.Request, []byte) bool) idempotency.Rule {
-		return idempotency.Rule{Path: Prefix + path, Methods: []string{http.MethodPost}, Caller: caller,
+		return idempotency.Rule{Path: Prefix + path, Methods: []string{http.MethodPost}, Caller: caller, Holder: holder,
 			Repeatable: repeatable, NotExecuted: nothingDone}
 	}
 	account := rule("/accounts/", nil)
@@ -35,6 +36,15 @@ func keyRules() []idempotency.Rule {
 		rule("/tokens/{token}/revoke", always),
 		rule("/", isPreview),
 	}
+}
+
+// holder says whose token or session it is. Its keys are its own, but who renews it repeats nothing unawares.
+func holder(r *http.Request) string {
+	id, _ := access.From(r.Context())
+	if id.ID == "" {
+		return ""
+	}
+	return id.Name
 }
 
 // always is of routes that end what their path names.

@@ -144,3 +144,35 @@ func TestRefusalsHoldNoKey(t *testing.T) {
 		}
 	}
 }
+
+// Who renewed a token and repeats what the old one sent gets no second effect, and no answer of the other; another person's
+// key is another one, and so is that of a refusal.
+func TestKeyOfARenewedToken(t *testing.T) {
+	w := newWorld(t, nil)
+	ask := func(as, token, path, body string) answer {
+		return w.ask(as, "POST", path, body, "Idempotency-Key", "k1", "Token", token)
+	}
+	const pause = api.Prefix + "/workflows/invoices/pause"
+	ask("ann operator", "tok_1", pause, `{"note":"mine"}`).want(t, 200, `"paused":true`)
+	w.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/resume", "").want(t, 200)
+	renewed := ask("ann operator", "tok_2", pause, `{"note":"mine"}`)
+	renewed.want(t, 409, "caller-changed", "/api/v1/keys/key_")
+	if strings.Contains(renewed.Body, "paused") {
+		t.Errorf("the renewed token sees %s", renewed.Body)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"paused":false`)
+	ask("ann operator", "tok_2", pause, `{"note":"another"}`).want(t, 200, `"paused":true`)
+	ask("bob operator", "tok_3", pause, `{"note":"mine"}`).want(t, 200, `"paused":true`)
+
+	ask("ann operator", "tok_1", topicEvents, `{"message_id":"m7","payload":1}`).want(t, 422, "key-reused")
+	event := func(token string) answer {
+		return w.ask("ann operator", "POST", topicEvents, `{"message_id":"m7","payload":1}`, "Idempotency-Key", "k2", "Token", token)
+	}
+	event("tok_1").want(t, 201)
+	event("tok_2").want(t, 200, `"m7"`) // it names itself
+
+	ask("ann operator", "tok_1", api.Prefix+"/workflows/none/pause", "").want(t, 422)
+	for _, token := range []string{"tok_1", "tok_2"} {
+		w.ask("ann operator", "POST", api.Prefix+"/workflows/none/pause", "", "Idempotency-Key", "k3", "Token", token).want(t, 404, "not-found")
+	}
+}

@@ -146,8 +146,7 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 	case key.NoBody:
 		c.refuse(c.bodyNotStored(rec))
 	case key.CallerChanged:
-		c.refuse(Problem{Kind: KindCallerChanged, Status: http.StatusConflict,
-			Detail: "The same request was made under this key with other credentials. It was not executed again, and its answer is not shown. If your credentials were renewed, retry with those of the first request; whoever runs this service can give the route a caller that stays."})
+		c.refuse(c.callerChanged(rec))
 	default:
 		c.refuse(Problem{Kind: KindKeyReused, Status: http.StatusUnprocessableEntity,
 			Detail: "The key was used for a request with another method, path, query or body. The first answer is kept; use a new key for a new request."})
@@ -338,6 +337,16 @@ func (c *exchange) outcomeUnknown(id key.ID, status int) Problem {
 		p.Detail = "The request was begun and nobody knows whether it was done. Send it again with the same key: it may be executed again, and its effect is there once."
 	}
 	return c.about(id, p)
+}
+
+func (c *exchange) callerChanged(rec key.Record) Problem {
+	p := Problem{Kind: KindCallerChanged, Status: http.StatusConflict,
+		Detail: "The same request was made under this key with other credentials. It was not executed again, and its answer is not shown. If your credentials were renewed, retry with those of the first request; whoever runs this service can give the route a caller that stays."}
+	if c.rt.Holder == nil {
+		return p
+	}
+	p.Detail = "The same request was made under this key with another credential of this name. It was not executed again, and its answer is not shown. If the credential was renewed, look at what became of the first request; if this is another request, give it a key of its own."
+	return c.about(rec.ID, p)
 }
 
 func (c *exchange) bodyNotStored(rec key.Record) Problem {

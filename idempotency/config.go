@@ -154,8 +154,14 @@ type Rule struct {
 	// a retry of the same request under the same key is refused with
 	// KindCallerChanged. Schemes that sign each request, and headers that may hold
 	// another credential, are refused with KindCallerUnknown. With a function
-	// that returns the same for all requests of a caller neither happens.
+	// that returns the same for all requests of a caller neither happens; one that
+	// names a credential goes with Holder.
 	Caller func(*http.Request) (string, error)
+
+	// Holder names who has the credential that Caller names, where that may be renewed: the same request
+	// of one holder under the same key with another credential is refused with KindCallerChanged. If nil,
+	// or if it returns nothing, Caller stays the same.
+	Holder func(*http.Request) string
 
 	// CallerVerified promises that Caller names nobody who has not shown a secret, also
 	// in a request for InstancePath, which the guard itself answers: ByJWTSubject

@@ -145,8 +145,12 @@ func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) 
 		Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r), Fingerprint: f, Atomic: rt.Atomic, TTL: rt.TTL,
 		Repeatable: rt.Repeatable != nil && rt.Repeatable(r, body),
 	}
-	if rt.callerMayChange && !c.Repeatable {
-		c.Alias = key.NewAlias(host, "", name, f)
+	holder := ""
+	if rt.Holder != nil {
+		holder = rt.Holder(r)
+	}
+	if (rt.callerMayChange || holder != "") && !c.Repeatable {
+		c.Alias = key.NewAlias(host, holder, name, f)
 	}
 	return c
 }
