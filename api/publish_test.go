@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -127,5 +128,42 @@ func TestEventOfDots(t *testing.T) {
 		if err != nil || e.MessageID != id {
 			t.Errorf("%s: %v, %v", id, e.MessageID, err)
 		}
+	}
+}
+
+// twice sends each request twice, as who lost the first answer does.
+type twice struct{ http.RoundTripper }
+
+func (t twice) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body.Close()
+	again := r.Clone(r.Context())
+	if again.Body, err = r.GetBody(); err != nil {
+		return nil, err
+	}
+	return t.RoundTripper.RoundTrip(again)
+}
+
+// The client names what it publishes, so its request may be repeated whatever became of it.
+func TestClientNamesItsEvents(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client("ann operator")
+	c.Transport = twice{c.Transport}
+	ev, created, err := c.Publish(t.Context(), "invoices", "email.received", api.PublishRequest{Payload: json.RawMessage(`7`)})
+	if err != nil || !created || ev.MessageID == "" {
+		t.Fatalf("%+v, created %v, %v", ev, created, err)
+	}
+	all, _, err := w.store.Events(t.Context(), keep.EventFilter{Workflow: "invoices", Topic: "email.received"}, keep.Page{Limit: 100})
+	n := 0
+	for _, e := range all {
+		if string(e.Payload) == "7" {
+			n++
+		}
+	}
+	if err != nil || n != 1 {
+		t.Errorf("%d events, %v, want one", n, err)
 	}
 }
