@@ -28,6 +28,7 @@ type exchange struct {
 	memory   *room.Place   // what it has of the guard's: lent until its body is there, then kept
 	held     int64         // bytes of it
 	seen     bool          // the observer was called
+	repeated bool          // the key was taken over from an execution without an answer
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
 	deadline bool          // the server or the handler bounds the time in which an answer is read
 
@@ -204,6 +205,7 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	if err != nil {
 		return rec, false // the time moved on between two looks
 	}
+	c.repeated = how == key.NewAttempt
 	c.g.executing.Store(next.Fence, nil)
 	defer c.g.executing.Delete(next.Fence)
 	// A client that leaves now must not leave doubt whether the key is taken.

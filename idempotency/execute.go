@@ -88,6 +88,12 @@ func Guarded(ctx context.Context) bool {
 	return ok
 }
 
+// Repeated reports whether ctx is of a repeatable request, or one of a route that retries, that was begun before and has no answer.
+func Repeated(ctx context.Context) bool {
+	c, ok := ctx.Value(callKey{}).(*exchange)
+	return ok && c.repeated
+}
+
 func declare(ctx context.Context, d declaration) {
 	if c, ok := ctx.Value(callKey{}).(*exchange); ok {
 		c.mu.Lock()
