@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/operator"
 )
@@ -121,10 +122,17 @@ func (s *Server) decide(ctx context.Context, in *struct {
 	switch {
 	case readErr != nil:
 		return Answered{}, readErr
+	case late && idempotency.Repeated(ctx) && isTaken(q, d):
 	case err != nil:
 		return Answered{}, notDecided(err, q, in.Body.Action)
 	}
 	return AnsweredOf(q), nil
+}
+
+// isTaken reports whether a question has the decision that a request takes again, whose answer was lost.
+func isTaken(q keep.Escalation, d keep.Decision) bool {
+	was := q.Decision
+	return was != nil && was.Action == d.Action && was.By == d.By && was.From == d.From && was.Note == d.Note
 }
 
 // raised adds what raise gives to a budget.

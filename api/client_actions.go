@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 
 	"github.com/keep-run/keep"
@@ -75,11 +76,16 @@ func (c *Client) Trigger(ctx context.Context, w keep.WorkflowName, h keep.Handle
 }
 
 // Publish adds an event to a topic. created is false if the topic has its message id
-// already; the event then stays as it is.
+// already; the event then stays as it is. An event without an id gets one here, so that the
+// request may be repeated, whatever became of it.
 func (c *Client) Publish(ctx context.Context, w keep.WorkflowName, t keep.TopicName, p PublishRequest) (ev Event, created bool, err error) {
 	var status int
+	own := p.MessageID == ""
+	if own {
+		p.MessageID = keep.MessageID(rand.Text())
+	}
 	ev, err = ask[Event](ctx, c, call{method: http.MethodPost, path: []string{"workflows", string(w), "topics", string(t), "events"}, body: p, status: &status})
-	return ev, status == http.StatusCreated, err
+	return ev, err == nil && own || status == http.StatusCreated, err
 }
 
 // Deploy makes a script current. replaced is the version that it replaces; empty:

@@ -77,6 +77,9 @@ func (s *Server) publish(ctx context.Context, in *publish) (*published, error) {
 	switch err := p.MessageID.Validate(); {
 	case err != nil:
 		return nil, problemOf(http.StatusUnprocessableEntity, KindBadEvent, err.Error())
+	case p.MessageID == "." || p.MessageID == "..":
+		return nil, problemOf(http.StatusUnprocessableEntity, KindBadEvent,
+			fmt.Sprintf("message id %q has a meaning in an address: most clients could not ask for the event; use another id", string(p.MessageID)))
 	case len(p.Payload) > MaxPublish:
 		return nil, problemOf(http.StatusRequestEntityTooLarge, KindTooLarge,
 			fmt.Sprintf("payload of %d bytes: at most %d; publish a reference instead", len(p.Payload), MaxPublish))

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -101,5 +102,68 @@ func TestPublishConcurrently(t *testing.T) {
 	wg.Wait()
 	if statuses[201] != 1 || statuses[200] != 19 {
 		t.Errorf("statuses %v, want one 201 and 19 times 200", statuses)
+	}
+}
+
+// Most clients take an id of dots in an address for a way up, also with escapes, and read the topic. So none is published; one
+// that a script or a hook made is read by its escapes.
+func TestEventOfDots(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, id := range []keep.MessageID{".", "..", "...", "a/../b", "%2E%2E"} {
+		body, err := json.Marshal(map[string]any{"message_id": id, "payload": 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := w.ask("ann operator", "POST", topicEvents, string(body))
+		if id == "." || id == ".." {
+			made.want(t, 422, "bad-event", "another id")
+			old := fullEvent
+			old.MessageID, old.ReservedBy, old.Seq = id, "", 0
+			w.commit(keep.Publish{Event: old})
+			w.ask("ann viewer", "GET", topicEvents+"/"+strings.ReplaceAll(string(id), ".", "%2E"), "").want(t, 200, `"message_id":"`+string(id)+`"`)
+		} else {
+			made.want(t, 201)
+		}
+		e, err := w.client("ann viewer").Event(t.Context(), "invoices", "email.received", id)
+		if err != nil || e.MessageID != id {
+			t.Errorf("%s: %v, %v", id, e.MessageID, err)
+		}
+	}
+}
+
+// twice sends each request twice, as who lost the first answer does.
+type twice struct{ http.RoundTripper }
+
+func (t twice) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body.Close()
+	again := r.Clone(r.Context())
+	if again.Body, err = r.GetBody(); err != nil {
+		return nil, err
+	}
+	return t.RoundTripper.RoundTrip(again)
+}
+
+// The client names what it publishes, so its request may be repeated whatever became of it.
+func TestClientNamesItsEvents(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client("ann operator")
+	c.Transport = twice{c.Transport}
+	ev, created, err := c.Publish(t.Context(), "invoices", "email.received", api.PublishRequest{Payload: json.RawMessage(`7`)})
+	if err != nil || !created || ev.MessageID == "" {
+		t.Fatalf("%+v, created %v, %v", ev, created, err)
+	}
+	all, _, err := w.store.Events(t.Context(), keep.EventFilter{Workflow: "invoices", Topic: "email.received"}, keep.Page{Limit: 100})
+	n := 0
+	for _, e := range all {
+		if string(e.Payload) == "7" {
+			n++
+		}
+	}
+	if err != nil || n != 1 {
+		t.Errorf("%d events, %v, want one", n, err)
 	}
 }

@@ -225,9 +225,9 @@ func (s *Server) guarded(next http.Handler) (http.Handler, error) {
 		}), nil
 	}
 	var err error
-	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{Host: ownHost, Logger: s.log, Rules: []idempotency.Rule{{
-		Path: Prefix + "/", Methods: []string{http.MethodPost}, Caller: caller,
-	}}})
+	s.keys, err = idempotency.New(s.cfg.Keys, idempotency.Config{
+		Host: ownHost, Logger: s.log, Lease: keyLease, Instance: Prefix + "/keys/", Rules: keyRules(),
+	})
 	if err != nil {
 		return nil, err
 	}

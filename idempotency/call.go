@@ -28,6 +28,7 @@ type exchange struct {
 	memory   *room.Place   // what it has of the guard's: lent until its body is there, then kept
 	held     int64         // bytes of it
 	seen     bool          // the observer was called
+	repeated bool          // the key was taken over from an execution without an answer
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
 	deadline bool          // the server or the handler bounds the time in which an answer is read
 
@@ -132,24 +133,34 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 	case key.LateLease:
 		_ = c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
 		return false
-	case key.Busy:
-		if c.wait(now) {
-			return false
+	case key.Repeat:
+		if _, here := c.g.executing.Load(rec.Fence); !here {
+			return c.takeOver(rec, key.NewAttempt)
 		}
-		c.refuse(c.inProgress())
+		return c.waited(now)
+	case key.Busy:
+		return c.waited(now)
 	case key.InDoubt:
 		return c.doubtful(rec)
 	case key.Replay:
 		c.replay(rec)
 	case key.NoBody:
-		c.refuse(bodyNotStored(rec))
+		c.refuse(c.bodyNotStored(rec))
 	case key.CallerChanged:
-		c.refuse(Problem{Kind: KindCallerChanged, Status: http.StatusConflict,
-			Detail: "The same request was made under this key with other credentials. It was not executed again, and its answer is not shown. If your credentials were renewed, retry with those of the first request; whoever runs this service can give the route a caller that stays."})
+		c.refuse(c.callerChanged(rec))
 	default:
 		c.refuse(Problem{Kind: KindKeyReused, Status: http.StatusUnprocessableEntity,
 			Detail: "The key was used for a request with another method, path, query or body. The first answer is kept; use a new key for a new request."})
 	}
+	return true
+}
+
+// waited waits for an owner. It reports whether the call is over: there is no time left to wait.
+func (c *exchange) waited(now time.Time) (over bool) {
+	if c.wait(now) {
+		return false
+	}
+	c.refuse(c.inProgress())
 	return true
 }
 
@@ -170,7 +181,7 @@ func (c *exchange) doubtful(rec key.Record) (over bool) {
 			}
 		}
 	}
-	c.refuse(outcomeUnknown(rec.ID, http.StatusConflict))
+	c.refuse(c.outcomeUnknown(rec.ID, http.StatusConflict))
 	return true
 }
 
@@ -194,6 +205,9 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	if err != nil {
 		return rec, false // the time moved on between two looks
 	}
+	c.repeated = how == key.NewAttempt
+	c.g.executing.Store(next.Fence, nil)
+	defer c.g.executing.Delete(next.Fence)
 	// A client that leaves now must not leave doubt whether the key is taken.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
 		&keep.TimeoutError{Op: "take idempotency key", After: c.g.cfg.StoreTimeout})
@@ -313,16 +327,40 @@ func (c *exchange) observe(o Outcome, k Kind, status int) {
 }
 
 func (c *exchange) inProgress() Problem {
-	return Problem{Kind: KindInProgress, Status: http.StatusConflict, RetryAfter: time.Second, Reference: c.claim.ID.String(),
-		Detail: "Request is being processed. Ask again with the same key and the same request."}
+	return c.about(c.claim.ID, Problem{Kind: KindInProgress, Status: http.StatusConflict, RetryAfter: time.Second,
+		Detail: "Request is being processed. Ask again with the same key and the same request."})
 }
 
-func outcomeUnknown(id key.ID, status int) Problem {
-	return Problem{Kind: KindOutcomeUnknown, Status: status, Reference: id.String(),
+func (c *exchange) outcomeUnknown(id key.ID, status int) Problem {
+	p := Problem{Kind: KindOutcomeUnknown, Status: status,
 		Detail: "The request was begun and nobody knows whether it was done. It will not be executed again until that is known. Do not repeat it under another key; ask with the reference."}
+	if c.claim.Repeatable {
+		p.RetryAfter = time.Second
+		p.Detail = "The request was begun and nobody knows whether it was done. Send it again with the same key: it may be executed again, and its effect is there once."
+	}
+	return c.about(id, p)
 }
 
-func bodyNotStored(rec key.Record) Problem {
-	return Problem{Kind: KindBodyNotStored, Status: http.StatusConflict, Reference: rec.ID.String(), OriginalStatus: rec.Answer.Status,
-		Detail: "The request was executed, and its answer is not kept: it was too long, a stream, or had no end but the end of its connection. It was not executed again."}
+func (c *exchange) callerChanged(rec key.Record) Problem {
+	p := Problem{Kind: KindCallerChanged, Status: http.StatusConflict,
+		Detail: "The same request was made under this key with other credentials. It was not executed again, and its answer is not shown. If your credentials were renewed, retry with those of the first request; whoever runs this service can give the route a caller that stays."}
+	if c.rt.Holder == nil {
+		return p
+	}
+	p.Detail = "The same request was made under this key with another credential of this name. It was not executed again, and its answer is not shown. If the credential was renewed, look at what became of the first request; if this is another request, give it a key of its own."
+	return c.about(rec.ID, p)
+}
+
+func (c *exchange) bodyNotStored(rec key.Record) Problem {
+	return c.about(rec.ID, Problem{Kind: KindBodyNotStored, Status: http.StatusConflict, OriginalStatus: rec.Answer.Status,
+		Detail: "The request was executed, and its answer is not kept: it was too long, a stream, or had no end but the end of its connection. It was not executed again."})
+}
+
+// about adds to a problem which request it is about, and where its caller asks.
+func (c *exchange) about(id key.ID, p Problem) Problem {
+	p.Reference = id.String()
+	if c.g.cfg.Instance != "" {
+		p.Instance = c.g.cfg.Instance + p.Reference
+	}
+	return p
 }

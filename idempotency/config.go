@@ -42,6 +42,10 @@ type Config struct {
 	// key, so a client that retries by another name is executed again.
 	Host string
 
+	// Instance and a reference are where a caller asks what became of its request, as problems
+	// say. If empty, InstancePath, which the guard answers itself.
+	Instance string
+
 	// Lease is how long an owner that does not renew it is believed to be alive.
 	// It is renewed three times as often, so a handler may take longer. If zero,
 	// 30 seconds.
@@ -120,6 +124,13 @@ type Rule struct {
 	// request had its effect. If empty, AfterCrashUnknown.
 	AfterCrash AfterCrash
 
+	// Repeatable reports whether a request with a body may be executed again whenever there is no
+	// answer to it, and beside an execution in another process: twice does what once does, and is
+	// answered truly, since the request names what it makes or ends. Then no outcome stays unknown: a
+	// retry is executed, unless this process is executing the request, and a 5xx frees the key. If nil,
+	// no request may.
+	Repeatable func(r *http.Request, body []byte) bool
+
 	// Atomic promises that the handler's only effects are in the transaction
 	// that [Tx] gives it. Then a crash leaves nothing behind, and the key is free
 	// when the lease ends.
@@ -143,8 +154,14 @@ type Rule struct {
 	// a retry of the same request under the same key is refused with
 	// KindCallerChanged. Schemes that sign each request, and headers that may hold
 	// another credential, are refused with KindCallerUnknown. With a function
-	// that returns the same for all requests of a caller neither happens.
+	// that returns the same for all requests of a caller neither happens; one that
+	// names a credential goes with Holder.
 	Caller func(*http.Request) (string, error)
+
+	// Holder names who has the credential that Caller names, where that may be renewed: the same request
+	// of one holder under the same key with another credential is refused with KindCallerChanged. If nil,
+	// or if it returns nothing, Caller stays the same.
+	Holder func(*http.Request) string
 
 	// CallerVerified promises that Caller names nobody who has not shown a secret, also
 	// in a request for InstancePath, which the guard itself answers: ByJWTSubject

@@ -88,6 +88,12 @@ func Guarded(ctx context.Context) bool {
 	return ok
 }
 
+// Repeated reports whether ctx is of a repeatable request, or one of a route that retries, that was begun before and has no answer.
+func Repeated(ctx context.Context) bool {
+	c, ok := ctx.Value(callKey{}).(*exchange)
+	return ok && c.repeated
+}
+
 func declare(ctx context.Context, d declaration) {
 	if c, ok := ctx.Value(callKey{}).(*exchange); ok {
 		c.mu.Lock()
@@ -130,11 +136,19 @@ func (c *exchange) meaning(status int) (key.Evidence, int) {
 	if said := c.declaration(); said.evidence != "" {
 		return said.evidence, said.status
 	}
-	evidence := key.Meaning(status, c.rt.Policy, c.rt.NotExecuted)
+	evidence := key.Meaning(status, c.policy(), c.rt.NotExecuted)
 	if evidence == key.Unsure {
 		evidence = c.unsure()
 	}
 	return evidence, status
+}
+
+// policy returns that of the route, or of a request that may be executed again.
+func (c *exchange) policy() key.Policy {
+	if c.claim.Repeatable {
+		return key.Retry5xx
+	}
+	return c.rt.Policy
 }
 
 // meaningOf is meaning for a whole answer, of which more is known than its status.
@@ -212,7 +226,7 @@ func (c *exchange) giveUp(a *response, status int) {
 		c.logUnsettled(err) // the end of the lease says the same, later
 	}
 	c.rt.origins.allow(c.r.Header.Get("Origin"), c.w.Header())
-	outcomeUnknown(c.claim.ID, status).ServeHTTP(c.w, c.r)
+	c.outcomeUnknown(c.claim.ID, status).ServeHTTP(c.w, c.r)
 	c.observe(OutcomeDoubt, KindOutcomeUnknown, status)
 }
 
@@ -234,9 +248,9 @@ func (c *exchange) aborted(a *response, p any) (answered bool) {
 	switch {
 	case said.evidence == key.Nothing:
 		e.Evidence = key.Nothing
-	case shown && (said.evidence == key.Unsure || key.Meaning(a.status, c.rt.Policy, c.rt.NotExecuted) == key.Answered):
+	case shown && (said.evidence == key.Unsure || key.Meaning(a.status, c.policy(), c.rt.NotExecuted) == key.Answered):
 		e.Evidence = c.unsure() // its client saw that it worked
-	case c.rt.Policy == key.Retry5xx || c.rt.Atomic:
+	case c.policy() == key.Retry5xx || c.rt.Atomic:
 		e.Evidence = key.Nothing
 	}
 	if err := c.settle(e); err != nil {
@@ -345,7 +359,7 @@ func (c *exchange) withhold(a *response, err error) {
 	if !errors.Is(err, key.ErrFenced) {
 		c.logUnsettled(err)
 		c.observe(OutcomeWithheld, KindOutcomeUnknown, http.StatusServiceUnavailable)
-		outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
+		c.outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return
 	}
 	c.g.cfg.Logger.WarnContext(c.r.Context(), "idempotency key: late answer fenced", "key", c.claim.ID.String(), "route", c.rt.name)
@@ -353,18 +367,18 @@ func (c *exchange) withhold(a *response, err error) {
 	// The other owner's answer is the one that counts.
 	rec, err := c.read(context.WithoutCancel(c.r.Context()))
 	if err != nil {
-		outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
+		c.outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return
 	}
 	switch key.Classify(rec, c.claim, time.Now()) {
 	case key.Replay:
 		c.replay(rec)
 	case key.NoBody:
-		bodyNotStored(rec).ServeHTTP(c.w, c.r)
-	case key.Busy, key.LateLease:
+		c.bodyNotStored(rec).ServeHTTP(c.w, c.r)
+	case key.Busy, key.LateLease, key.Repeat:
 		c.inProgress().ServeHTTP(c.w, c.r)
 	default:
-		outcomeUnknown(c.claim.ID, http.StatusConflict).ServeHTTP(c.w, c.r)
+		c.outcomeUnknown(c.claim.ID, http.StatusConflict).ServeHTTP(c.w, c.r)
 	}
 }
 

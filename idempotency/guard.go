@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"crypto/sha256"
@@ -30,6 +31,8 @@ type Guard struct {
 	memory  *room.Room // a unit is a byte
 	warned  warned     // of keys that no rule is about
 	loss    loss
+
+	executing sync.Map // the key.Fence of each key that this process holds
 }
 
 // New returns a guard that keeps its records in store. It starts nothing; its
@@ -140,9 +143,14 @@ func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) 
 	c := key.Claim{
 		ID: key.NewID(host, caller, name), Former: key.FormerID(caller, name), Host: host[:min(len(host), 255)],
 		Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r), Fingerprint: f, Atomic: rt.Atomic, TTL: rt.TTL,
+		Repeatable: rt.Repeatable != nil && rt.Repeatable(r, body),
 	}
-	if rt.callerMayChange {
-		c.Alias = key.NewAlias(host, name, f)
+	holder := ""
+	if rt.Holder != nil {
+		holder = rt.Holder(r)
+	}
+	if (rt.callerMayChange || holder != "") && !c.Repeatable {
+		c.Alias = key.NewAlias(host, holder, name, f)
 	}
 	return c
 }

@@ -50,6 +50,8 @@ func TestGuard(t *testing.T) {
 		"sweep_after_crash":    guardSweepAfterCrash,
 		"retry_after_crash":    guardRetryAfterCrash,
 		"atomic_crash":         guardAtomicCrash,
+		"repeatable":           guardRepeatable,
+		"repeatable_elsewhere": guardRepeatableElsewhere,
 		"probe":                guardProbe,
 		"effect_elsewhere":     guardProbeOfAnEffectElsewhere,
 		"taken_late":           guardTakenLate,

@@ -285,6 +285,82 @@ func guardAtomicCrash(t *testing.T) {
 	})
 }
 
+// isOrder is of a route whose orders are made once, whoever makes them.
+func isOrder(_ *http.Request, body []byte) bool { return string(body) == "order" }
+
+// A request that may be repeated is executed again after each doubt, and after a 5xx, but not beside itself.
+func guardRepeatable(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan struct{}), make(chan struct{})
+	var answers atomic.Int64
+	w := newWorld(t, rule(idempotency.Rule{Repeatable: isOrder}), func(rw http.ResponseWriter, r *http.Request) {
+		switch answers.Add(1) {
+		case 1, 2:
+			idempotency.Doubt(r.Context(), 502)
+		case 3:
+			rw.WriteHeader(500)
+		case 4:
+			rw.WriteHeader(503)
+		case 5:
+			panic("broken")
+		case 6:
+			close(begun)
+			<-end
+			fmt.Fprint(rw, "done")
+		}
+	})
+	for range 2 {
+		p := w.problem(w.do(with("k")), 502, idempotency.KindOutcomeUnknown)
+		if !strings.Contains(fmt.Sprint(p["detail"]), "Send it again with the same key") {
+			t.Errorf("of a request that may be repeated: %v", p["detail"])
+		}
+	}
+	for _, status := range []int{500, 503} {
+		if got := w.do(with("k")); got.Code != status || w.record("k").State != key.Released {
+			t.Errorf("answer = %d %q, and the key is %s", got.Code, got.Body, w.record("k").State)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		w.do(with("k"))
+	}()
+	var first *httptest.ResponseRecorder
+	var wg sync.WaitGroup
+	wg.Go(func() { first = w.do(with("k")) })
+	<-begun
+	w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+	close(end)
+	wg.Wait()
+	w.replayed(first, w.do(with("k")))
+	w.problem(w.do(with("k", body("another"))), 422, idempotency.KindKeyReused)
+	w.ran(6)
+}
+
+// Another process executes it although its owner may be at it still, whose late answer is not the one that counts.
+func guardRepeatableElsewhere(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan struct{}), make(chan struct{})
+	cfg := rule(idempotency.Rule{Repeatable: isOrder})
+	old := newWorld(t, cfg, func(rw http.ResponseWriter, _ *http.Request) {
+		close(begun)
+		<-end
+		fmt.Fprint(rw, "late")
+	})
+	w := newWorldOn(t, func(*flaky) idempotency.Store { return old.store }, cfg, nil)
+	var late *httptest.ResponseRecorder
+	var wg sync.WaitGroup
+	wg.Go(func() { late = old.do(with("k")) })
+	<-begun
+	first := w.do(with("k"))
+	if first.Code != 201 || first.Body.String() != "made order" {
+		t.Errorf("answer beside an owner elsewhere: %d %q", first.Code, first.Body)
+	}
+	close(end)
+	wg.Wait()
+	w.replayed(first, late)
+	w.ran(1)
+}
+
 func guardPanic(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

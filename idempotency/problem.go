@@ -106,6 +106,10 @@ type Problem struct {
 	// secret.
 	Reference string
 
+	// Instance is where its caller asks what became of the request. If empty, InstancePath and
+	// the reference.
+	Instance string
+
 	// OriginalStatus is the status of an answer whose body was not stored.
 	OriginalStatus int
 
@@ -128,8 +132,8 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 
 // instance returns where the caller asks what became of the request.
 func (p Problem) instance() string {
-	if p.Reference == "" {
-		return ""
+	if p.Reference == "" || p.Instance != "" {
+		return p.Instance
 	}
 	return InstancePath + p.Reference
 }

@@ -17,7 +17,7 @@ var errWithheld = errors.New("idempotency: the answer could not be recorded and 
 func (c *exchange) replay(rec key.Record) {
 	size := int64(len(rec.Answer.Header) + len(rec.Answer.Body))
 	if c.held+size > c.g.cfg.Memory {
-		c.refuse(bodyNotStored(rec))
+		c.refuse(c.bodyNotStored(rec))
 		return
 	}
 	if !c.hold(size) {

@@ -44,7 +44,7 @@ func TestEditAnswer(t *testing.T) {
 		writes bool
 	}{
 		"accepted":  {nil, "", true},
-		"dies":      {(*place).diesAtWork, "whether it had done this is not known", true},
+		"dies":      {(*place).diesAtWork, "", true}, // and the answer is given again
 		"fails":     {answers(http.StatusInternalServerError, api.KindInternal, "the disk is full"), "the disk is full", true},
 		"refused":   {answers(http.StatusConflict, api.KindRefused, "version 3.0 is current by now"), "version 3.0 is current by now", false},
 		"forbidden": {answers(http.StatusForbidden, api.KindForbidden, "that needs another role"), "that needs another role", false},

@@ -24,6 +24,10 @@ const (
 	// LateLease means that the owner did not renew its lease: apply LeaseEnded first.
 	LateLease Action = "late_lease"
 
+	// Repeat means that there is no answer yet, and that the request is repeatable:
+	// execute it again, unless its owner is near enough to wait for.
+	Repeat Action = "repeat"
+
 	// InDoubt means that nobody knows whether it happened.
 	InDoubt Action = "in_doubt"
 
@@ -57,6 +61,8 @@ func Classify(r Record, c Claim, now time.Time) Action {
 		return Replay
 	case r.State == DoneWithoutBody:
 		return NoBody
+	case c.Repeatable && (r.State == Unknown || r.State == InProgress):
+		return Repeat
 	case r.State == Unknown:
 		return InDoubt
 	case r.State == InProgress && now.Before(r.LeaseUntil):

@@ -15,12 +15,15 @@
 //
 // A done key is free again when it expires. An unknown one never expires: it
 // waits for a probe, for a person, or for its owner, whose late answer is taken
-// as long as nobody took the key over.
+// as long as nobody took the key over. A repeatable request, which does the same
+// executed once or twice, waits for nobody: a retry takes the key over whatever became
+// of its owner, even one that is still at it elsewhere, whose answer is fenced then.
 //
 // # Guarantees
 //
 //   - Only the owner that holds a record's token can complete it (fencing).
 //   - Nothing but evidence turns an unknown outcome into a released key.
+//   - Only a repeatable request is executed beside an owner, or after two doubts.
 //   - A stored answer never changes; it only expires, or a person forgets it.
 //   - Next changes nothing when it returns an error.
 //

@@ -32,7 +32,7 @@ const (
 	LeaseEnded Evidence = "lease_ended"
 
 	// NewAttempt means that a request took the key over to execute it once more,
-	// since the route allows that after doubt.
+	// since the route allows that after doubt, or since the request is repeatable.
 	NewAttempt Evidence = "new_attempt"
 
 	// Happened means that a probe or a person knows that it happened, and what
@@ -55,10 +55,11 @@ func Evidences() []Evidence {
 const absent State = ""
 
 // moves is the law. What is not in it is refused. Apply adds four conditions:
-// owner's evidence needs the owner's fence, NewAttempt is allowed once, a record of
+// owner's evidence needs the owner's fence, NewAttempt is allowed once, after doubt,
+// unless the request is repeatable: then always; a record of
 // version 1 that is over is not begun again, since its key has a name of the present
-// version that others take, and an atomic record whose lease ended is released, since its
-// transaction was not committed.
+// version that others take, and an atomic record whose lease ended is released: its
+// transaction was not committed, or its request is repeatable.
 var moves = map[State]map[Evidence]State{
 	absent: {
 		Begun: InProgress,
@@ -70,6 +71,7 @@ var moves = map[State]map[Evidence]State{
 		Nothing:    Released,
 		Unsure:     Unknown,
 		LeaseEnded: Unknown,
+		NewAttempt: InProgress,
 	},
 	Unknown: {
 		Renewed:    InProgress, // the owner lives after all
@@ -139,7 +141,8 @@ type Claim struct {
 	Method      string
 	Path        string
 	Fingerprint Fingerprint
-	Atomic      bool
+	Atomic      bool          // the only effects are in the transaction that completes the record
+	Repeatable  bool          // executed twice, it does what it does once, and answers truly
 	TTL         time.Duration // how long the answer is kept, once it is known
 }
 
@@ -160,7 +163,7 @@ func Apply(r Record, f Fact, now time.Time) (Record, error) {
 		return r, fmt.Errorf("%s: %s: %w", r.ID, f.Evidence, ErrFenced)
 	case !ok,
 		f.Evidence == Begun && r.Version == 1,
-		f.Evidence == NewAttempt && r.Doubts > MaxDoubts,
+		f.Evidence == NewAttempt && !f.Claim.Repeatable && (from == InProgress || r.Doubts > MaxDoubts),
 		f.Evidence == LeaseEnded && now.Before(r.LeaseUntil):
 		return r, fmt.Errorf("%s: %s after %q: %w", r.ID, from, f.Evidence, ErrMove)
 	case f.Evidence == LeaseEnded && r.Atomic:
@@ -229,7 +232,7 @@ func take(r Record, c Claim, now time.Time) Record {
 		r.Version, r.Former = 1, ID{}
 	}
 	r.ID, r.Alias, r.Host, r.Key, r.Caller = c.ID, c.Alias, c.Host, c.Key, c.Caller
-	r.Method, r.Path, r.Fingerprint, r.Atomic = c.Method, c.Path, c.Fingerprint, c.Atomic
+	r.Method, r.Path, r.Fingerprint, r.Atomic = c.Method, c.Path, c.Fingerprint, c.Atomic || c.Repeatable
 	r.Answer, r.ResolvedBy, r.DoubtAt = Answer{}, "", time.Time{}
 	r.CreatedAt, r.ExpiresAt = now, now.Add(c.TTL).Truncate(time.Millisecond)
 	return r

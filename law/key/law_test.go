@@ -88,6 +88,7 @@ func TestApply(t *testing.T) {
 		"errors":            applyErrors,
 		"doubts":            applyDoubts,
 		"decided_by_others": applyDecidedByOthers,
+		"repeatable":        applyRepeatable,
 		"random_walks":      applyRandomWalks,
 	} {
 		t.Run(name, test)
@@ -211,6 +212,34 @@ func applyDecidedByOthers(t *testing.T) {
 	}
 }
 
+// applyRepeatable: a request that may be executed again takes its key over whatever became of its owners, until there is
+// an answer.
+func applyRepeatable(t *testing.T) {
+	t.Parallel()
+	for _, row := range rows() {
+		e := evidence(key.NewAttempt)
+		e.Fence, e.Claim.Repeatable = 9, true
+		open := row.r.State == key.InProgress || row.r.State == key.Unknown
+		got, err := key.Apply(row.r, e, t0)
+		if late, err := key.Apply(got, evidence(key.LeaseEnded), t0.Add(time.Minute)); open && (err != nil || late.State != key.Released) {
+			t.Errorf("a repeatable request whose owner died is %s, %v", late.State, err)
+		}
+		if taken := err == nil && got.State == key.InProgress && got.Fence == 9; taken != open || open == errors.Is(err, key.ErrMove) {
+			t.Errorf("a repeatable request takes over %s: %v, %v", row.name, taken, err)
+		}
+		want := key.Classify(row.r, key.Claim{ID: row.r.ID, Fingerprint: key.Fingerprint{2}}, t0)
+		if open {
+			want = key.Repeat
+		}
+		if a := key.Classify(row.r, key.Claim{ID: row.r.ID, Fingerprint: key.Fingerprint{2}, Repeatable: true}, t0); a != want {
+			t.Errorf("%s: %s, want %s", row.name, a, want)
+		}
+		if a := key.Classify(row.r, key.Claim{ID: row.r.ID, Fingerprint: key.Fingerprint{1}, Repeatable: true}, t0); a == key.Repeat {
+			t.Errorf("%s: another request is executed for it", row.name)
+		}
+	}
+}
+
 // applyRandomWalks walks at random and holds what must be true of every
 // walk: done never changes its answer, and an unknown outcome is only left by
 // evidence.
@@ -223,11 +252,14 @@ func applyRandomWalks(t *testing.T) {
 			e := evidence(rapid.SampledFrom(key.Evidences()).Draw(t, "event"))
 			e.Fence = key.Fence(rapid.Int64Range(1, 3).Draw(t, "token"))
 			now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
+			e.Claim.Repeatable = rapid.Bool().Draw(t, "repeatable")
 			next, err := key.Apply(r, e, now)
 			if err != nil {
 				continue
 			}
 			switch {
+			case r.State == key.InProgress && e.Evidence == key.NewAttempt && !e.Claim.Repeatable:
+				t.Fatal("executed beside its owner")
 			case r.State == key.Done && !r.Expired(now) && e.Evidence != key.Forgotten:
 				t.Fatalf("a stored answer moved by %s", e.Evidence)
 			case r.State == key.Unknown && next.State == key.Released && e.Evidence == key.LeaseEnded:

@@ -69,9 +69,14 @@ func FormerID(caller, key string) ID {
 
 // NewAlias names a request whoever sends it. Where the caller of a retry may look
 // like another one, since his credential was renewed, it finds the record that he
-// made before.
-func NewAlias(host, key string, f Fingerprint) ID {
-	sum := hash("keep idempotency alias 2", host, key, string(f[:]))
+// made before. If it is known who has the credential, it is the holder's request alone;
+// empty: anybody's.
+func NewAlias(host, holder, key string, f Fingerprint) ID {
+	parts := []string{"keep idempotency alias 2", host, key, string(f[:])}
+	if holder != "" {
+		parts = append(parts, holder)
+	}
+	sum := hash(parts...)
 	return ID(sum[:16])
 }
 
@@ -170,7 +175,7 @@ type Record struct {
 	Fingerprint Fingerprint
 
 	State  State
-	Atomic bool  // the only effects are in the transaction that completes the record
+	Atomic bool  // an owner that died leaves nothing that must not be repeated: see Claim
 	Fence  Fence // held by the owner
 	Doubts int   // how often the outcome became unknown
 

@@ -427,7 +427,7 @@ func (k *Keys) List(ctx context.Context, f key.Filter, p keep.Page) ([]key.Recor
 		where += ` AND state IN ('in_progress', 'unknown')` // as the index has it
 	}
 	rows, err := k.pool.Query(ctx, `SELECT `+keyColumns+`, n FROM idempotency_key WHERE `+where+` ORDER BY n DESC LIMIT $5`,
-		before, string(f.State), f.Key, f.Caller, p.Size()+1)
+		before, string(f.State), text(f.Key), text(f.Caller), p.Size()+1) // one that Postgres cannot hold finds nothing
 	if err != nil {
 		return nil, "", fmt.Errorf("list idempotency keys: %w", err)
 	}

@@ -123,7 +123,7 @@ func everyField(t *testing.T, s idempotency.Store) {
 func aliased(t testing.TB, caller string, at time.Time) key.Record {
 	t.Helper()
 	r, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 7, Lease: time.Second, Claim: key.Claim{
-		ID: key.NewID("h", caller, "k"), Former: key.FormerID(caller, "k"), Alias: key.NewAlias("h", "k", key.Fingerprint{}),
+		ID: key.NewID("h", caller, "k"), Former: key.FormerID(caller, "k"), Alias: key.NewAlias("h", "", "k", key.Fingerprint{}),
 		Host: "h", Key: "k", Caller: caller, TTL: time.Hour}}, at)
 	if err != nil {
 		t.Fatal(err)
@@ -449,6 +449,8 @@ func filters(t *testing.T, s idempotency.Store) {
 		{Key: "b", State: key.Unknown}:     "b",
 		{Caller: "c1", State: a.State}:     "a",
 		{Caller: "nobody", Key: "nothing"}: "",
+		{Key: "a\x00"}:                     "",
+		{Caller: "c2\xff"}:                 "",
 	} {
 		page, _, err := s.List(t.Context(), f, keep.Page{})
 		got := ""

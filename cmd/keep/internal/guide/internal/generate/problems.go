@@ -75,7 +75,7 @@ var areas = []area{
 		"body-too-large":    {do: "Send a smaller request. The same one will be refused again."},
 		"in-progress":       {do: "Wait as long as `Retry-After` says, then ask again with the same key and the same request."},
 		"key-reused":        {do: "Use a new key for another request. A retry has the same method, path and body as the first."},
-		"outcome-unknown":   {do: "Do not send it under another key: it may have happened. Ask with the reference; the operator decides by `keep keys`.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
+		"outcome-unknown":   {do: "Do not send it under another key: it may have happened. If `detail` says so, send it again with the same key. Otherwise ask at `instance`; the operator decides by `keep keys`.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 		"body-not-stored":   {do: "Do not repeat it: it happened, with the status in `original_status`. Ask the service for what it made."},
 		"store-unavailable": {do: "Send the request again with the same key, a little later. Nothing was done."},
 		"not-sent":          {do: "Send the request again with the same key. Nothing was done."},

@@ -1,0 +1,178 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/operator"
+)
+
+// A dying actor is that of a process which dies before or after it did what it was asked: it never comes back.
+type dying struct {
+	api.Actor
+	after   bool
+	reached chan struct{}
+	end     chan struct{}
+}
+
+func (d *dying) die(do func() error) error {
+	if d.after {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	close(d.reached)
+	<-d.end
+	panic(http.ErrAbortHandler)
+}
+
+func (d *dying) Publish(ctx context.Context, p operator.Publication) (ev keep.Event, created bool, err error) {
+	return ev, false, d.die(func() error { _, _, err := d.Actor.Publish(ctx, p); return err })
+}
+
+func (d *dying) Decide(ctx context.Context, id keep.EscalationID, dec keep.Decision) error {
+	return d.die(func() error { return d.Actor.Decide(ctx, id, dec) })
+}
+
+func (d *dying) Pause(ctx context.Context, w keep.WorkflowName, note string) error {
+	return d.die(func() error { return d.Actor.Pause(ctx, w, note) })
+}
+
+// lose sends a request to a server that dies under it, and then the same again to w, with which that shared its store.
+func lose(t *testing.T, after bool, path, body string) (*world, answer) {
+	t.Helper()
+	var cfg api.Config
+	w := newWorld(t, func(c *api.Config) { cfg = *c })
+	d := &dying{Actor: cfg.Actor, after: after, reached: make(chan struct{}), end: make(chan struct{})}
+	cfg.Actor = d
+	old, err := api.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", "k1")
+	r = r.WithContext(access.With(r.Context(), access.Identity{Name: "ann", Role: access.Operator, Via: access.ViaToken}))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer func() { _ = recover() }()
+		old.ServeHTTP(httptest.NewRecorder(), r)
+	})
+	t.Cleanup(func() {
+		close(d.end)
+		wg.Wait()
+	})
+	<-d.reached
+	return w, w.ask("ann operator", "POST", path, body, "Idempotency-Key", "k1")
+}
+
+// What names what it makes or ends is executed again, at once, where a process died at it: nobody is asked.
+func TestRepeatedAfterACrash(t *testing.T) {
+	const event = `{"message_id": "m7", "payload": 1}`
+	for name, c := range map[string]struct {
+		after      bool
+		path, body string
+		status     int
+		part       string
+	}{
+		"event that was not made": {false, topicEvents, event, 201, `"message_id":"m7"`},
+		"event that was made":     {true, topicEvents, event, 200, `"message_id":"m7"`},
+		"decision":                {false, api.Prefix + "/escalations/esc_1/decision", `{"action":"skip"}`, 200, `"action":"skip"`},
+		"decision that was taken": {true, api.Prefix + "/escalations/esc_1/decision", `{"action":"skip"}`, 200, `"action":"skip"`},
+	} {
+		w, got := lose(t, c.after, c.path, c.body)
+		if got.Status != c.status || !strings.Contains(got.Body, c.part) {
+			t.Errorf("%s: %d %s, want %d with %s", name, got.Status, got.Body, c.status, c.part)
+		}
+		if list := w.ask("ann viewer", "GET", api.Prefix+"/keys?state=in_progress", ""); !strings.Contains(list.Body, `"items":[]`) {
+			t.Errorf("%s: keys in progress: %s", name, list.Body)
+		}
+	}
+}
+
+// Whether a workflow was paused may have changed since: of that nobody knows, and the answer says where it is told.
+func TestUnknownAfterACrash(t *testing.T) {
+	w, got := lose(t, true, api.Prefix+"/workflows/invoices/pause", "{}")
+	got.want(t, 409, "in-progress")
+	var p struct{ Instance string }
+	if err := json.Unmarshal([]byte(got.Body), &p); err != nil {
+		t.Fatal(err)
+	}
+	w.ask("ann viewer", "GET", p.Instance, "").want(t, 200, `"state":"in_progress"`, `"path":"/api/v1/workflows/invoices/pause"`)
+}
+
+// A refusal is about the moment: what was not done is done under the same key once it can be.
+func TestRefusalsHoldNoKey(t *testing.T) {
+	w := newWorld(t, nil)
+	ask := func(path, body string) answer {
+		return w.ask("ann operator", "POST", api.Prefix+path, body, "Idempotency-Key", "k1")
+	}
+	const later = "/workflows/invoices/topics/later/events"
+	ask(later, `{"payload": 1}`).want(t, 404, "not-found")
+	d := fullDeployment
+	d.Code, d.Version.Minor = []byte("x"), d.Version.Minor+1
+	d.Definition.Topics = append(slices.Clone(d.Definition.Topics), "later")
+	w.commit(keep.Deploy{Deployment: d})
+	if got := ask(later, `{"payload": 1}`); got.Status != 201 {
+		t.Errorf("once the topic is there: %d %s", got.Status, got.Body)
+	}
+	for path, c := range map[string]struct {
+		body   string
+		status int
+	}{
+		"/workflows/invoices/trigger":    {`{"handler":"poll"}`, 409},
+		"/workflows/invoices/events":     {``, 404},
+		"/workflows/invoices/pause":      {`{"typo":1}`, 422},
+		"/workflows/invoices/resume":     {`{`, 400},
+		"/escalations/esc_1/decision":    {`{"action":"approve"}`, 409},
+		"/workflows/invoices/items/redo": {`{}`, 404},
+	} {
+		for range 2 {
+			got := w.ask("ann operator", "POST", api.Prefix+path, c.body, "Idempotency-Key", path)
+			if got.Status != c.status || got.Header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("%s: %d %v %s, want %d again", path, got.Status, got.Header, got.Body, c.status)
+			}
+		}
+	}
+}
+
+// Who renewed a token and repeats what the old one sent gets no second effect, and no answer of the other; another person's
+// key is another one, and so is that of a refusal.
+func TestKeyOfARenewedToken(t *testing.T) {
+	w := newWorld(t, nil)
+	ask := func(as, token, path, body string) answer {
+		return w.ask(as, "POST", path, body, "Idempotency-Key", "k1", "Token", token)
+	}
+	const pause = api.Prefix + "/workflows/invoices/pause"
+	ask("ann operator", "tok_1", pause, `{"note":"mine"}`).want(t, 200, `"paused":true`)
+	w.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/resume", "").want(t, 200)
+	renewed := ask("ann operator", "tok_2", pause, `{"note":"mine"}`)
+	renewed.want(t, 409, "caller-changed", "/api/v1/keys/key_")
+	if strings.Contains(renewed.Body, "paused") {
+		t.Errorf("the renewed token sees %s", renewed.Body)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"paused":false`)
+	ask("ann operator", "tok_2", pause, `{"note":"another"}`).want(t, 200, `"paused":true`)
+	ask("bob operator", "tok_3", pause, `{"note":"mine"}`).want(t, 200, `"paused":true`)
+
+	ask("ann operator", "tok_1", topicEvents, `{"message_id":"m7","payload":1}`).want(t, 422, "key-reused")
+	event := func(token string) answer {
+		return w.ask("ann operator", "POST", topicEvents, `{"message_id":"m7","payload":1}`, "Idempotency-Key", "k2", "Token", token)
+	}
+	event("tok_1").want(t, 201)
+	event("tok_2").want(t, 200, `"m7"`) // it names itself
+
+	ask("ann operator", "tok_1", api.Prefix+"/workflows/none/pause", "").want(t, 422)
+	for _, token := range []string{"tok_1", "tok_2"} {
+		w.ask("ann operator", "POST", api.Prefix+"/workflows/none/pause", "", "Idempotency-Key", "k3", "Token", token).want(t, 404, "not-found")
+	}
+}
