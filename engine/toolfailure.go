@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/caller"
@@ -28,9 +29,8 @@ func failureOf(err error, otherwise keep.Class, code string) (f keep.Failure, cl
 // guarded runs code of a connector, and returns when it has. If the code panics, or ends its goroutine, failed is called with
 // how. It has a goroutine of its own for that: one that ends takes along what began it.
 func guarded(code func(), failed func(how string)) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		returned := false
 		defer func() {
 			if p := recover(); p != nil {
@@ -41,8 +41,8 @@ func guarded(code func(), failed func(how string)) {
 		}()
 		code()
 		returned = true
-	}()
-	<-done
+	})
+	wg.Wait()
 }
 
 // place says where the code of a connector panicked or ended. It is for the function that finds that.
