@@ -60,6 +60,8 @@ var engineBreaks = []Break{
 		`s.WakeAt = of(was).WakeAt`, `_ = was`, "./law/schedule -run TestDeployedConsumerOfAnotherName"},
 	{"two-workflows-are-one", "once", "host/native.go",
 		`if by := s.claims[n]; n != "" && by != "" && by != name {`, `if by := s.claims[n]; false {`, "./host -run TestWorkflowWasTwice"},
+	{"build-is-of-the-file-with-the-name", "explained", "host/native.go",
+		`if runtime.GOOS == "linux" {`, `if runtime.GOOS == "" {`, "./host -run TestBuildOfAReplacedProgram"},
 	{"file-of-another-host-is-run", "one-at-a-time", "host/host.go",
 		`if err := h.store.MayHost(); err != nil {`, `if err := h.store.MayHost(); false {`, "./host -run TestRunNeedsAHostsFile"},
 
