@@ -13,23 +13,19 @@ import (
 // their context. Beside so many it waits for the next one (law: bounded).
 const maxAbandoned = 100
 
-// A readAnswer is what a read came to. Gone: its goroutine ended without one.
+// A readAnswer is what a read came to.
 type readAnswer struct {
 	result json.RawMessage
 	fail   *keep.Failure
-	gone   bool
 }
 
 // readWithin performs a read as tool.read does. It returns without the connector when
-// that ignores the end of its context: its result is discarded. The actor of its workflow, and with it Run, ends after it. The
-// error is errGone.
-func (a *actor) readWithin(ctx context.Context, t *tool, p *pass, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure, error) {
+// that ignores the end of its context: its result is discarded. The actor of its workflow, and with it Run, ends after it.
+func (a *actor) readWithin(ctx context.Context, t *tool, p *pass, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure) {
 	done := make(chan readAnswer, 1)
 	a.calls.Go(func() {
-		ans := readAnswer{gone: true}
-		defer func() { done <- ans }()
-		ans.result, ans.fail = t.read(p.within(ctx), c, params)
-		ans.gone = false
+		result, fail := t.read(p.within(ctx), c, params)
+		done <- readAnswer{result, fail}
 	})
 	ans, ok := await(ctx, done, t.spec.Timeout)
 	for stood := time.Duration(0); !ok && p.stood() > stood; { // its time did not run meanwhile
@@ -39,15 +35,12 @@ func (a *actor) readWithin(ctx context.Context, t *tool, p *pass, c HostCall, pa
 	}
 	if !ok && a.abandon(t, done) {
 		return nil, &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: c.At, Message: fmt.Sprintf(
-			"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}, nil
+			"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}
 	}
 	if !ok {
 		ans = <-done
 	}
-	if ans.gone {
-		return nil, nil, errGone
-	}
-	return ans.result, ans.fail, nil
+	return ans.result, ans.fail
 }
 
 // abandon leaves a read to itself, unless too many are.

@@ -330,12 +330,9 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 	}
 	ctx, end := x.e.toolSpan(connector.SendAs(x.within(x.a.hard), x.as), MeasuredCall, x.a.name, t, x.mut.Key)
 	began := time.Now()
-	receipt, f, err := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
-	x.pass.done(ctx, f, err != nil || x.a.hard.Err() != nil)
+	receipt, f := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
+	x.pass.done(ctx, f, x.a.hard.Err() != nil)
 	end(f)
-	if err != nil {
-		return ledger.Fact{}, err
-	}
 	x.sawTool(trace.Call, began, f)
 	x.trace(Answered)
 	if f != nil && x.a.hard.Err() != nil {

@@ -214,13 +214,10 @@ func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.
 		return nil, err
 	}
 	p.notice = h.x.newNotice(t)
-	result, f, err := h.x.a.readWithin(ctx, t, p, c, params)
-	p.done(ctx, f, err != nil || ctx.Err() != nil)
+	result, f := h.x.a.readWithin(ctx, t, p, c, params)
+	p.done(ctx, f, ctx.Err() != nil)
 	end(f)
-	if err == nil {
-		err = p.whyEnded()
-	}
-	if err != nil {
+	if err := p.whyEnded(); err != nil {
 		return nil, err
 	}
 	if f != nil {

@@ -369,15 +369,13 @@ func orNull(result json.RawMessage) json.RawMessage {
 }
 
 // difference asks the connector how far apart two payloads are. One that cannot
-// tell, or panics, leaves it to a person.
+// tell, or does not return, leaves it to a person.
 func (c *takenCall) difference(old []byte) (d connector.Difference) {
-	defer func() {
-		if p := recover(); p != nil || d != connector.Equivalent && d != connector.Minor {
-			d = connector.Significant
-		}
-	}()
 	if cmp, ok := c.tool.impl.(connector.Comparer); ok {
-		d = cmp.ComparePayload(old, c.payload)
+		guarded(func() { d = cmp.ComparePayload(old, c.payload) }, func(string) {})
+	}
+	if d != connector.Equivalent && d != connector.Minor {
+		d = connector.Significant
 	}
 	return d
 }

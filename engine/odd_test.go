@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,66 +78,73 @@ func TestReadThatIsNotJSON(t *testing.T) {
 	}
 }
 
-// A connector that panics takes nothing with it: before the call nothing was
-// sent, in the call the outcome is unknown, in a lookup it is asked again.
+// A connector that panics, or ends its goroutine as t.FailNow in a fake does, takes nothing with it: before the call
+// nothing was sent, in the call the outcome is unknown, in a lookup it is asked again.
 func TestConnectorPanics(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		set    func(s *service)
-		status keep.RunStatus
-		calls  int
-	}{
-		{"Target", func(s *service) { s.onTarget = func() { panic("target") } }, keep.StatusInternal, 0},
-		{"Mutate", func(s *service) { s.onCall = func(n int) (bool, error) { panic("mutate") } }, keep.StatusReconciliation, 1},
-		{"Read", func(s *service) { s.onRead = func() error { panic("read") } }, keep.StatusInternal, 0},
-		{"Lookup", func(s *service) {
-			s.onCall = func(int) (bool, error) { return true, errReset }
-			s.onAsk = func(n int) (connector.Verdict, error) {
-				if n < 3 {
-					panic("ask")
+	for how, odd := range map[string]func(string){"panic": func(at string) { panic(at) }, "exit": func(string) { runtime.Goexit() }} {
+		for _, tt := range []struct {
+			name   string
+			set    func(s *service)
+			status keep.RunStatus
+			calls  int
+		}{
+			{"Target", func(s *service) { s.onTarget = func() { odd("target") } }, keep.StatusInternal, 0},
+			{"Mutate", func(s *service) { s.onCall = func(int) (bool, error) { odd("mutate"); return true, nil } }, keep.StatusReconciliation, 1},
+			{"Read", func(s *service) { s.onRead = func() error { odd("read"); return nil } }, keep.StatusInternal, 0},
+			{"Lookup", func(s *service) {
+				s.onCall = func(int) (bool, error) { odd("mutate"); return true, nil }
+				s.onAsk = func(n int) (connector.Verdict, error) {
+					if n < 3 {
+						odd("ask")
+					}
+					return connector.Happened, nil
 				}
-				return connector.Happened, nil
-			}
-		}, keep.StatusCommitted, 1},
-	} {
-		for _, kind := range []keep.Kind{keep.Consumer, keep.Job} {
-			t.Run(tt.name+"/"+string(kind), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					if kind == keep.Job {
-						w = newJobWorld(t, "a")
-					}
-					w.service.level = keep.LevelWitness
-					if tt.name == "Mutate" {
-						w.service.level = keep.LevelNone
-					}
-					tt.set(w.service)
-					for path, f := range w.script {
-						if path != "consumers.act.next" && path != "consumers.act.mutate" {
-							w.script[path] = func(c *call) any { c.do("svc.list", map[string]any{}); return f(c) }
+			}, keep.StatusCommitted, 1},
+		} {
+			for _, kind := range []keep.Kind{keep.Consumer, keep.Job} {
+				t.Run(how+"/"+tt.name+"/"+string(kind), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWorld(t)
+						if kind == keep.Job {
+							w = newJobWorld(t, "a")
 						}
-					}
-					w.deploy()
-					if kind == keep.Consumer {
-						w.publish("in", "a")
-					}
-					w.run()
-					if r := w.lastRun(); r.Status != tt.status || w.service.calls != tt.calls {
-						t.Errorf("run = %s (%v) after %d calls, want %s after %d", r.Status, r.Error, w.service.calls, tt.status, tt.calls)
-					}
-					if n := w.service.total(); n > 1 {
-						t.Errorf("%d effects", n)
-					}
-					qs, _, err := w.store.Escalations(t.Context(), keep.EscalationFilter{}, keep.Page{Limit: 2})
-					if err != nil || tt.status == keep.StatusCommitted {
-						return
-					}
-					if len(qs) != 1 || !strings.Contains(qs[0].Why, "the connector panicked at engine/odd_test.go:") || tt.status == keep.StatusInternal && !strings.HasPrefix(qs[0].Question, "The connector of svc.") {
-						t.Errorf("questions %+v, want one about the connector, with the place of the panic", qs)
-					}
+						w.service.level = keep.LevelWitness
+						if tt.name == "Mutate" {
+							w.service.level = keep.LevelNone
+						}
+						tt.set(w.service)
+						for path, f := range w.script {
+							if path != "consumers.act.next" && path != "consumers.act.mutate" {
+								w.script[path] = func(c *call) any { c.do("svc.list", map[string]any{}); return f(c) }
+							}
+						}
+						w.deploy()
+						if kind == keep.Consumer {
+							w.publish("in", "a")
+						}
+						w.run()
+						if r := w.lastRun(); r.Status != tt.status || w.service.calls != tt.calls {
+							t.Errorf("run = %s (%v) after %d calls, want %s after %d", r.Status, r.Error, w.service.calls, tt.status, tt.calls)
+						}
+						if n := w.service.total(); n > 1 {
+							t.Errorf("%d effects", n)
+						}
+						if tt.status != keep.StatusCommitted {
+							wantPlaceOf(t, w, map[string]string{"panic": "the connector panicked at engine/odd_test.go:", "exit": "the connector ended its goroutine at engine/odd_test.go:"}[how], tt.status)
+						}
+					})
 				})
-			})
+			}
 		}
+	}
+}
+
+// wantPlaceOf wants one question, about the connector, with the place of what it did.
+func wantPlaceOf(t *testing.T, w *world, did string, status keep.RunStatus) {
+	t.Helper()
+	qs, _, err := w.store.Escalations(t.Context(), keep.EscalationFilter{}, keep.Page{Limit: 2})
+	if err != nil || len(qs) != 1 || !strings.Contains(qs[0].Why, did) || status == keep.StatusInternal && !strings.HasPrefix(qs[0].Question, "The connector of svc.") {
+		t.Errorf("questions %+v (%v), want one with %q", qs, err, did)
 	}
 }
 

@@ -41,39 +41,32 @@ type overdue struct {
 	fail    *keep.Failure
 }
 
-// A callAnswer is what a call came to. Gone: its goroutine ended without one.
+// A callAnswer is what a call came to.
 type callAnswer struct {
 	receipt connector.Receipt
 	fail    *keep.Failure
-	gone    bool
 }
 
 // callOut makes the call that m records, within limit, and returns what became of
 // it as tool.mutate does. It returns without the connector when that ignores the
-// end of its context. The error is errGone.
-func (a *actor) callOut(ctx context.Context, t *tool, m keep.Mutation, limit time.Duration, at string) (connector.Receipt, *keep.Failure, error) {
+// end of its context.
+func (a *actor) callOut(ctx context.Context, t *tool, m keep.Mutation, limit time.Duration, at string) (connector.Receipt, *keep.Failure) {
 	if !t.canReconcile() {
-		receipt, fail := t.mutate(ctx, m, limit, at)
-		return receipt, fail, nil
+		return t.mutate(ctx, m, limit, at)
 	}
 	done := make(chan callAnswer, 1)
 	a.calls.Go(func() {
-		ans := callAnswer{gone: true}
-		defer func() { done <- ans }()
-		ans.receipt, ans.fail = t.mutate(ctx, m, limit, at)
-		ans.gone = false
+		receipt, fail := t.mutate(ctx, m, limit, at)
+		done <- callAnswer{receipt, fail}
 	})
 	ans, ok := await(ctx, done, limit)
-	switch {
-	case !ok:
+	if !ok {
 		a.goWithout(t, m, done)
 		fail := stillOut(t.name)
 		fail.At = at
-		return connector.Receipt{}, fail, nil
-	case ans.gone:
-		return connector.Receipt{}, nil, errGone
+		return connector.Receipt{}, fail
 	}
-	return ans.receipt, ans.fail, nil
+	return ans.receipt, ans.fail
 }
 
 // stillOut is why the outcome of an overdue call is unknown.
@@ -117,9 +110,6 @@ func (a *actor) goWithout(t *tool, m keep.Mutation, done <-chan callAnswer) {
 		ans := <-done
 		a.e.mu.Lock()
 		o.at, o.receipt, o.fail = a.e.Now(), ans.receipt, ans.fail
-		if ans.gone {
-			o.fail = keep.Failf(keep.ClassUnknown, "no-answer", "the call ended without an answer")
-		}
 		a.e.mu.Unlock()
 		a.log.Warn("an overdue call returned", commitlog.Attrs(m.Run, "", m.Key, "tool", t.name, "err", ans.fail)...)
 	})

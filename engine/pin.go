@@ -48,19 +48,18 @@ func (t *tool) claim(ctx context.Context, c ledger.Call, before keep.Mutation, c
 	defer t.set.enter()()
 	ctx, cancel := withTime(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "preparing " + string(t.name), After: t.spec.Timeout})
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			fail = t.panicked(p, keep.ClassInternal, at)
+	guarded(func() {
+		id, err := claimer.Claim(ctx, m)
+		if err == nil {
+			p.Claim = id
+			pin = marshal(p)
+			return
 		}
-	}()
-	id, err := claimer.Claim(ctx, m)
-	if err == nil {
-		p.Claim = id
-		return marshal(p), nil
-	}
-	f, _ := failureOf(err, keep.ClassTransient, "not-started")
-	f.Tool, f.At = t.name, at
-	return nil, &f
+		f, _ := failureOf(err, keep.ClassTransient, "not-started")
+		f.Tool, f.At = t.name, at
+		fail = &f
+	}, func(how string) { fail = t.panicked(how, keep.ClassInternal, at) })
+	return pin, fail
 }
 
 // moved reports whether the tool sends in another way than the call of m was sent.

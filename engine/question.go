@@ -110,7 +110,7 @@ func (x *execution) ask(ctx context.Context, q *keep.Escalation, kind keep.Escal
 	case keep.AskInternal:
 		q.Question = fmt.Sprintf("Keep itself failed while it worked on %s. Please report it, then retry.", handler)
 		if f := x.run.Error; f != nil && f.Code == codePanic {
-			q.Question = fmt.Sprintf("The connector of %s panicked while %s called it. Fix it, or report it if it is one of Keep's, then retry.", f.Tool, handler)
+			q.Question = fmt.Sprintf("The connector of %s panicked, or ended its goroutine, while %s called it. Fix it, or report it if it is one of Keep's, then retry.", f.Tool, handler)
 		}
 	default:
 		q.Question = fmt.Sprintf("%s cannot continue by itself.", handler)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/caller"
@@ -25,16 +26,39 @@ func failureOf(err error, otherwise keep.Class, code string) (f keep.Failure, cl
 	return f, classed
 }
 
-// panicked returns the failure of a connector that panicked with p, with the place of that. It is for the function that recovers.
-func (t *tool) panicked(p any, class keep.Class, at string) *keep.Failure {
-	place := ""
-	if where := caller.Place(own, "encoding/json."); where != "" {
-		place = " at " + where
-	}
-	return &keep.Failure{Class: class, Code: codePanic, Tool: t.name, At: at, Message: fmt.Sprintf("the connector panicked%s: %v", place, p)}
+// guarded runs code of a connector, and returns when it has. If the code panics, or ends its goroutine, failed is called with
+// how. It has a goroutine of its own for that: one that ends takes along what began it.
+func guarded(code func(), failed func(how string)) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		returned := false
+		defer func() {
+			if p := recover(); p != nil {
+				failed(fmt.Sprintf("panicked%s: %v", place(), p))
+			} else if !returned {
+				failed(fmt.Sprintf("ended its goroutine%s, as runtime.Goexit and the FailNow of a test do; return an error", place()))
+			}
+		}()
+		code()
+		returned = true
+	})
+	wg.Wait()
 }
 
-// codePanic is the code of a failure of a connector that panicked.
+// place says where the code of a connector panicked or ended. It is for the function that finds that.
+func place() string {
+	if where := caller.Place(own, "encoding/json."); where != "" {
+		return " at " + where
+	}
+	return ""
+}
+
+// panicked returns the failure of a connector that did not return, as how says.
+func (t *tool) panicked(how string, class keep.Class, at string) *keep.Failure {
+	return &keep.Failure{Class: class, Code: codePanic, Tool: t.name, At: at, Message: "the connector " + how}
+}
+
+// codePanic is the code of a failure of a connector that panicked, or ended its goroutine.
 const codePanic = "tool-panic"
 
 // own is what the names of this package's functions begin with.

@@ -338,11 +338,12 @@ func (t *tool) read(ctx context.Context, c HostCall, params json.RawMessage) (re
 	defer t.set.enter()()
 	ctx, cancel := withTime(ctx, t.spec.Timeout, &keep.TimeoutError{Op: string(t.name), After: t.spec.Timeout})
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			fail = t.panicked(p, keep.ClassInternal, c.At)
-		}
-	}()
+	guarded(func() { result, fail = t.readNow(ctx, c, params) }, func(how string) { fail = t.panicked(how, keep.ClassInternal, c.At) })
+	return result, fail
+}
+
+// readNow is read as the connector answers.
+func (t *tool) readNow(ctx context.Context, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure) {
 	result, err := t.impl.(connector.Reader).Read(ctx, params)
 	switch {
 	case err == nil && len(result) == 0:
@@ -384,12 +385,8 @@ func (ts *Tools) Secrets(name keep.ToolName) (mark string, known bool) {
 // target names what a call with these params changes. A connector that panics
 // over them is wrong; nothing was sent.
 func (t *tool) target(params json.RawMessage, at string) (target string, fail *keep.Failure) {
-	defer func() {
-		if p := recover(); p != nil {
-			fail = t.panicked(p, keep.ClassInternal, at)
-		}
-	}()
-	return keep.CutTitle(t.impl.(connector.Mutator).Target(params)), nil
+	guarded(func() { target = keep.CutTitle(t.impl.(connector.Mutator).Target(params)) }, func(how string) { fail = t.panicked(how, keep.ClassInternal, at) })
+	return target, fail
 }
 
 // start makes what the tool needs before a call of it can be recorded. A failure
@@ -402,18 +399,14 @@ func (t *tool) start(ctx context.Context, at string) (fail *keep.Failure) {
 	}
 	ctx, cancel := withTime(ctx, t.spec.Timeout, &keep.TimeoutError{Op: "starting " + string(t.name), After: t.spec.Timeout})
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			fail = t.panicked(p, keep.ClassInternal, at)
+	guarded(func() {
+		if err := starter.Start(ctx); err != nil {
+			f, _ := failureOf(err, keep.ClassTransient, "not-started")
+			f.Tool, f.At = t.name, at
+			fail = t.marked(f)
 		}
-	}()
-	err := starter.Start(ctx)
-	if err == nil {
-		return nil
-	}
-	f, _ := failureOf(err, keep.ClassTransient, "not-started")
-	f.Tool, f.At = t.name, at
-	return t.marked(f)
+	}, func(how string) { fail = t.panicked(how, keep.ClassInternal, at) })
+	return fail
 }
 
 // mutate performs the call that m records, once, and gives it up after rest. The
@@ -423,11 +416,12 @@ func (t *tool) mutate(ctx context.Context, m keep.Mutation, rest time.Duration, 
 	defer t.set.enter()()
 	ctx, cancel := context.WithTimeoutCause(ctx, rest, &keep.TimeoutError{Op: string(t.name), After: min(t.spec.Timeout, m.CallDeadline.Sub(m.UpdatedAt))})
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			fail = t.panicked(p, keep.ClassUnknown, at)
-		}
-	}()
+	guarded(func() { receipt, fail = t.mutateNow(ctx, m, at) }, func(how string) { fail = t.panicked(how, keep.ClassUnknown, at) })
+	return receipt, fail
+}
+
+// mutateNow is mutate as the connector answers.
+func (t *tool) mutateNow(ctx context.Context, m keep.Mutation, at string) (connector.Receipt, *keep.Failure) {
 	receipt, err := t.impl.(connector.Mutator).Mutate(ctx, m)
 	if err == nil {
 		return t.accept(receipt), nil
@@ -446,11 +440,14 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 	defer t.set.enter()()
 	ctx, cancel := withTime(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit})
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			ans = connector.Answer{Verdict: connector.Retry, Detail: t.panicked(p, keep.ClassUnknown, "").Message}
-		}
-	}()
+	guarded(func() { ans = t.reconcileNow(ctx, m) }, func(how string) {
+		ans = connector.Answer{Verdict: connector.Retry, Detail: t.panicked(how, keep.ClassUnknown, "").Message}
+	})
+	return ans
+}
+
+// reconcileNow is reconcile as the connector answers.
+func (t *tool) reconcileNow(ctx context.Context, m keep.Mutation) connector.Answer {
 	ans, err := t.impl.(connector.Reconciler).Reconcile(ctx, m)
 	switch {
 	case err != nil && context.Cause(ctx) != nil:
@@ -476,15 +473,13 @@ func (t *tool) reconcile(ctx context.Context, m keep.Mutation, limit time.Durati
 // control asks the service for a known effect. Whatever is not a clear answer counts as
 // not found.
 func (t *tool) control(ctx context.Context, known keep.Mutation) (found bool) {
-	defer func() {
-		if p := recover(); p != nil {
-			found = false
-		}
-	}()
 	c, ok := t.impl.(connector.Controller)
 	if !ok {
 		return false
 	}
-	found, err := c.Control(ctx, known)
-	return err == nil && found
+	guarded(func() {
+		there, err := c.Control(ctx, known)
+		found = err == nil && there
+	}, func(string) {})
+	return found
 }

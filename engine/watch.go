@@ -114,14 +114,10 @@ func (e *Engine) listen(ctx context.Context, w *watch) {
 	}
 }
 
-// once waits until the connector gives up. A panic is its failure.
+// once waits until the connector gives up. A panic is its failure, and so is the end of its goroutine.
 func (w *watch) once(ctx context.Context, changed func()) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the connector panicked: %v", p)
-		}
-	}()
-	return w.wait(ctx, changed)
+	guarded(func() { err = w.wait(ctx, changed) }, func(how string) { err = fmt.Errorf("the connector %s", how) })
+	return err
 }
 
 // tell makes the producers of a watch due.

@@ -24,7 +24,7 @@
 //
 // One process runs the workflows of a database; with leases each workflow has one
 // that runs it (docs/design/0005-leases.md). Others may open the database beside
-// them, read, and record what a person decides; the host of the workflow looks for
+// them (sqlite.Config without Host), read, deploy, and record what a person decides; the host of the workflow looks for
 // such changes once a second. Hosts tell one another what they change, so that
 // whoever follows the feed of one host learns of all of them.
 package host
@@ -61,6 +61,7 @@ type Store interface {
 	engine.Store
 	store.Identity
 	store.Links
+	store.Hosting
 	store.Repairs
 	store.Counting
 	Names
@@ -186,8 +187,8 @@ type Host struct {
 	refusals refusals
 }
 
-// Open prepares a host over an open store. It starts no run. The caller keeps
-// the store, and closes it after the host.
+// Open prepares a host over an open store. It starts no run, so the store may be open beside another host: it deploys and
+// decides then, and Run refuses. The caller keeps the store, and closes it after the host.
 func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	if db == nil {
 		return nil, errors.New("open a host: there is no store")
@@ -287,7 +288,7 @@ func (cfg Config) presence(ctx context.Context) lease.Presence {
 }
 
 // Run works until ctx is done, and returns nil then; see engine.Engine.Run. It is ErrRunning beside another
-// Run of the host, and ErrClosed after Close.
+// Run of the host, ErrClosed after Close, and an error on a store that was not opened as a host (store.Hosting).
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.begin(); err != nil {
 		return err
@@ -331,10 +332,10 @@ func (h *Host) RunUntilIdle(ctx context.Context) error {
 	idle := h.WaitIdle(running)
 	stop()
 	done.Wait()
-	if errors.Is(ended, ErrRunning) || errors.Is(ended, ErrClosed) {
-		return ended
+	if ended != nil {
+		return ended // idle ended with it
 	}
-	return errors.Join(ended, idle)
+	return idle
 }
 
 // begin notes that the host runs.
@@ -346,6 +347,9 @@ func (h *Host) begin() error {
 		return ErrClosed
 	case h.running:
 		return ErrRunning
+	}
+	if err := h.store.MayHost(); err != nil {
+		return fmt.Errorf("run workflows: %w", err)
 	}
 	h.running = true
 	return nil

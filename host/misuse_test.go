@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,7 +14,9 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/store/sqlite"
 )
 
 // A host runs once at a time, and never after it was closed.
@@ -58,6 +61,50 @@ func TestRunOnceAtATime(t *testing.T) {
 	}
 	if _, err := h.Deploy(t.Context(), w); err != host.ErrClosed {
 		t.Errorf("Deploy after Close: %v, want ErrClosed", err)
+	}
+}
+
+// A file on which another process may run workflows is read, and decided on, and nothing is run on it: what a host has
+// in its calls would be taken for what a crash left.
+func TestRunNeedsAHostsFile(t *testing.T) {
+	w := newFileWorld(t).quick()
+	w.unwatched = true
+	calling, answer := make(chan struct{}), make(chan struct{})
+	w.service.onCall = func(context.Context, keep.Mutation, int) (bool, error) {
+		close(calling)
+		<-answer
+		return true, nil
+	}
+	w.deploy(act("w", "blind"))
+	w.publish("w", "in", "a")
+	w.start()
+	<-calling
+	beside := sqlite.New(w.path, sqlite.Config{})
+	if err := beside.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer beside.Close()
+	other, err := host.Open(t.Context(), beside, host.Config{Connections: []connector.Connection{w.service.connection()}, Sandbox: sandbox.Config{CacheDir: cacheDir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for name, run := range map[string]func(context.Context) error{"Run": other.Run, "RunUntilIdle": other.RunUntilIdle} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := run(ctx)
+		cancel()
+		if !errors.Is(err, sqlite.ErrNotHost) || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "Config.Host") {
+			t.Errorf("%s beside a host: %v, want that it was not opened as one", name, err)
+		}
+	}
+	close(answer)
+	w.idle()
+	if qs := w.questions("w"); len(qs) > 0 {
+		t.Errorf("asked %q about a call that a host was making", qs[0].Question)
+	}
+	w.wantOnce(t, 1)
+	if err := other.Pause(t.Context(), "w", "for now"); err != nil {
+		t.Errorf("to pause it beside the host: %v", err)
 	}
 }
 

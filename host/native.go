@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -65,13 +66,20 @@ func InGo(entry string) bool { return strings.HasSuffix(entry, nativeEntry) }
 // HasScript reports whether a version is a script that can be loaded, and not written in Go or that of the calls of agents.
 func HasScript(d keep.Deployment) bool { return !InGo(d.Entry) && d.Workflow != engine.DirectWorkflow }
 
-// executable returns the hash of the file that this process runs.
-var executable = sync.OnceValues(func() (sum string, err error) {
-	path, err := os.Executable()
-	if err != nil {
-		return "", err
+// build is the hash of the program, once it was read.
+var build struct {
+	sync.Mutex // protects sum
+	sum        string
+}
+
+// executable returns the hash of what this process runs. What could not be read is tried again.
+func executable() (string, error) {
+	build.Lock()
+	defer build.Unlock()
+	if build.sum != "" {
+		return build.sum, nil
 	}
-	f, err := os.Open(path)
+	f, err := program()
 	if err != nil {
 		return "", err
 	}
@@ -80,8 +88,24 @@ var executable = sync.OnceValues(func() (sum string, err error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-})
+	build.sum = hex.EncodeToString(h.Sum(nil))
+	return build.sum, nil
+}
+
+// program opens what this process runs. Linux names that itself, where another file may have its path by now, or none;
+// elsewhere it is the file that has the path.
+func program() (*os.File, error) {
+	if runtime.GOOS == "linux" {
+		if f, err := os.Open("/proc/self/exe"); err == nil {
+			return f, nil
+		}
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(path)
+}
 
 // addNative makes the handlers of w known to the host, by the hash of the version. It reports whether they are new.
 func (s *scripts) addNative(w *Workflow, l sandbox.Limits) bool {

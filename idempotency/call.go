@@ -30,6 +30,7 @@ type exchange struct {
 	seen     bool          // the observer was called
 	repeated bool          // the key was taken over from an execution without an answer
 	refused  bool          // the store did not take the key: somebody has it, perhaps under another name
+	begun    bool          // by another request: this one is never executed without a record
 	deadline bool          // the server or the handler bounds the time in which an answer is read
 
 	ctx    context.Context // of the handler: execute makes it
@@ -63,7 +64,7 @@ func (c *exchange) serve() {
 			return
 		}
 		var err error
-		if rec, err = c.find(c.r.Context()); err != nil {
+		if rec, err = c.find(); err != nil {
 			c.storeDown(err)
 			return
 		}
@@ -79,7 +80,9 @@ func (c *exchange) first() (rec key.Record, over bool) {
 		return c.begin(key.Record{}, key.Begun, taker.Take)
 	}
 	if err == nil {
-		rec, err = c.read(c.r.Context())
+		ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+		defer done()
+		rec, err = c.read(ctx)
 	}
 	if err != nil {
 		c.storeDown(err)
@@ -87,11 +90,18 @@ func (c *exchange) first() (rec key.Record, over bool) {
 	return rec, err != nil
 }
 
+// inTime returns a context that ends with ctx, or when the store took too long for what a request wants of it.
+func (g *Guard) inTime(ctx context.Context, what string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, g.cfg.StoreTimeout, &keep.TimeoutError{Op: what, After: g.cfg.StoreTimeout})
+}
+
 // find returns the record that stands for the request: the one of its key, else a
 // live one that this caller made under its former name, else a live one of the same
 // request of another caller. The last two are looked for when the store refused to
 // take a key that seemed free.
-func (c *exchange) find(ctx context.Context) (key.Record, error) {
+func (c *exchange) find() (key.Record, error) {
+	ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+	defer done()
 	rec, err := c.read(ctx)
 	now := time.Now()
 	if err != nil || !c.refused || !key.Free(rec, now) {
@@ -123,6 +133,7 @@ func (c *exchange) find(ctx context.Context) (key.Record, error) {
 // not, the record is to be looked at again.
 func (c *exchange) follow(rec key.Record) (over bool) {
 	now := time.Now()
+	c.begun = c.begun || !key.Free(rec, now)
 	switch key.Classify(rec, c.claim, now) {
 	case key.Run:
 		if c.claim.ID == c.claim.Former { // which is over now: others take the name of their own
@@ -131,8 +142,7 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 		}
 		return c.takeOver(rec, key.Begun)
 	case key.LateLease:
-		_ = c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}) // read again, whatever came of it
-		return false
+		return c.learned(c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}))
 	case key.Repeat:
 		if _, here := c.g.executing.Load(rec.Fence); !here {
 			return c.takeOver(rec, key.NewAttempt)
@@ -172,9 +182,9 @@ func (c *exchange) doubtful(rec key.Record) (over bool) {
 		return c.takeOver(rec, key.NewAttempt)
 	}
 	if c.rt.Probe != nil {
-		switch c.probe(rec) {
+		switch answer, err := c.probe(rec); answer {
 		case found:
-			return false
+			return c.learned(err)
 		case cannotTell:
 			if c.rt.AfterCrash == AfterCrashRetry && rec.Doubts <= key.MaxDoubts {
 				return c.takeOver(rec, key.NewAttempt)
@@ -209,15 +219,14 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	c.g.executing.Store(next.Fence, nil)
 	defer c.g.executing.Delete(next.Fence)
 	// A client that leaves now must not leave doubt whether the key is taken.
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
-		&keep.TimeoutError{Op: "take idempotency key", After: c.g.cfg.StoreTimeout})
+	ctx, cancel := c.g.inTime(context.WithoutCancel(c.r.Context()), "take idempotency key")
 	defer cancel()
 	since := time.Now()
 	there, err = take(ctx, next)
 	c.timed(since)
 	c.g.notice(ctx, err)
 	if errors.Is(err, keep.ErrStale) || there.Rev > 0 {
-		c.refused = true
+		c.refused, c.begun = true, c.begun || err != nil
 		return there, false
 	}
 	if err != nil && !c.tookIt(next) {
@@ -243,7 +252,7 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 // tookIt reports whether a key that could not be taken is taken all the same: then it must not be left behind. In a
 // database that was replaced it is stored where nobody will look, unless it is put back.
 func (c *exchange) tookIt(next key.Record) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout)
+	ctx, cancel := c.g.inTime(context.WithoutCancel(c.r.Context()), "read idempotency key")
 	defer cancel()
 	now, err := c.read(ctx)
 	return err == nil && now.Fence == next.Fence
@@ -253,13 +262,17 @@ func (c *exchange) tookIt(next key.Record) bool {
 // request: others may have found meanwhile that it did not happen.
 var errTakenLate = errors.New("the key was taken too long ago for the request to be executed")
 
-// learn records what was found out about rec by others than its owner.
+// learn records what was found out about rec by others than its owner. It is no error that rec says so no more.
 func (c *exchange) learn(rec key.Record, e key.Fact) error {
 	next, err := key.Apply(rec, e, time.Now())
 	if err != nil {
-		return err
+		return nil
 	}
-	if err := c.write(c.r.Context(), next); err != nil {
+	ctx, done := c.g.inTime(c.r.Context(), "move idempotency key")
+	defer done()
+	if err := c.write(ctx, next); errors.Is(err, keep.ErrStale) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if next.State == key.Unknown {
@@ -268,6 +281,14 @@ func (c *exchange) learn(rec key.Record, e key.Fact) error {
 	}
 	c.g.waiting.wake(rec.ID)
 	return nil
+}
+
+// learned deals with what came of learn: the record is looked at again, or the store takes nothing now, and the call is over.
+func (c *exchange) learned(err error) (over bool) {
+	if err != nil {
+		c.unavailable(err)
+	}
+	return err != nil
 }
 
 // read and write are the store's, timed.
@@ -286,10 +307,10 @@ func (c *exchange) write(ctx context.Context, r key.Record) error {
 func (c *exchange) timed(since time.Time) { c.store += time.Since(since) }
 
 // storeDown deals with a request that could not be recorded: executes it without
-// a record if the route prefers that, else refuses it. A database that was replaced is not
+// a record if the route prefers that and nobody is known to have begun it, else refuses it. A database that was replaced is not
 // down: its records are lost.
 func (c *exchange) storeDown(err error) {
-	if !c.rt.FailOpen || c.r.Context().Err() != nil || c.g.lost() != nil {
+	if !c.rt.FailOpen || c.begun || c.r.Context().Err() != nil || c.g.lost() != nil {
 		c.unavailable(err)
 		return
 	}
@@ -305,8 +326,13 @@ func (c *exchange) unavailable(err error) {
 		c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency store: not available",
 			"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
 	}
-	c.refuse(Problem{Kind: KindStoreUnavailable, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
-		Detail: "The request could not be recorded, so it was not executed. Send it again with the same key."})
+	p := Problem{Kind: KindStoreUnavailable, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+		Detail: "The request could not be recorded, so it was not executed. Send it again with the same key."}
+	if c.begun {
+		p.Reference = c.claim.ID.String()
+		p.Detail = "The request was begun before, and what became of it cannot be read or recorded now. It was not executed again. Send it again with the same key."
+	}
+	c.refuse(p)
 }
 
 // refuse answers with a problem.

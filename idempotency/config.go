@@ -51,8 +51,8 @@ type Config struct {
 	// 30 seconds.
 	Lease time.Duration
 
-	// StoreTimeout is how long a completed answer waits for the store before it
-	// is withheld. If zero, 10 seconds.
+	// StoreTimeout is how long a request waits for the store each time that it needs it, before it is refused
+	// (KindStoreUnavailable), and a completed answer before it is withheld. If zero, 10 seconds.
 	StoreTimeout time.Duration
 
 	// SweepEvery is the time between two sweeps of Run. If zero, one minute.
@@ -141,7 +141,8 @@ type Rule struct {
 	Wait time.Duration
 
 	// FailOpen executes requests without protection while the store is down. If
-	// false, they get 503, as they do anyway once the database was removed or replaced.
+	// false, they get 503, as they do anyway once the database was removed or replaced, and
+	// where the guard saw that the request was begun before.
 	FailOpen bool
 
 	// Form says which differences between two bodies matter. If zero, every byte

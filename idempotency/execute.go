@@ -265,8 +265,7 @@ func (c *exchange) aborted(a *response, p any) (answered bool) {
 // handler's transaction was lost, errUnkept when the database was replaced, and any other
 // when the store does not take it.
 func (c *exchange) settle(e key.Fact) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.r.Context()), c.g.cfg.StoreTimeout,
-		&keep.TimeoutError{Op: "complete idempotency key", After: c.g.cfg.StoreTimeout})
+	ctx, cancel := c.g.inTime(context.WithoutCancel(c.r.Context()), "complete idempotency key")
 	defer cancel()
 	c.mu.Lock()
 	tx := c.tx

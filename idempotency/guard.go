@@ -210,7 +210,7 @@ func (c *exchange) checkBody(body []byte, err error) *Problem {
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
-		return tooLarge(c.rt.BodyLimit)
+		return tooLarge(over.Limit) // of this route, or of a handler before the guard
 	case errors.Is(err, errBusy):
 		return c.busy()
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -55,6 +55,7 @@ func TestGuard(t *testing.T) {
 		"probe":                guardProbe,
 		"effect_elsewhere":     guardProbeOfAnEffectElsewhere,
 		"taken_late":           guardTakenLate,
+		"blocked_store":        guardBlockedStore,
 		"panic":                guardPanic,
 		"release_and_doubt":    guardReleaseAndDoubt,
 		"store_down":           guardStoreDown,

@@ -43,9 +43,11 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 	}
 	c := g.newExchange(w, r, rt)
 	defer c.memory.Leave()
-	if rec.State == key.Unknown && rt.Probe != nil && c.probe(rec) == found {
-		if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
-			rec = now
+	if rec.State == key.Unknown && rt.Probe != nil {
+		if answer, err := c.probe(rec); answer == found && err == nil {
+			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
+				rec = now
+			}
 		}
 	}
 	s := statusOfRecord(rec, time.Now())

@@ -90,13 +90,13 @@ func ProbeURL(client *http.Client, template string, caller func(Question) string
 type probed int
 
 const (
-	found      probed = iota // the record moved: look again
+	found      probed = iota // what became of it, and the record moved if there is no error: look again
 	cannotTell               // nobody knows more than before
 	tooEarly                 // "it did not happen", which can't be believed yet
 )
 
-// probe asks the route's probe and records what it found.
-func (c *exchange) probe(rec key.Record) probed {
+// probe asks the route's probe and records what it found. An error says that it is not recorded.
+func (c *exchange) probe(rec key.Record) (probed, error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), DefaultProbeTimeout)
 	defer cancel()
 	asked := time.Now()
@@ -105,16 +105,15 @@ func (c *exchange) probe(rec key.Record) probed {
 	if err != nil {
 		c.g.cfg.Logger.WarnContext(ctx, "idempotency key: probe cannot tell",
 			"key", rec.ID.String(), "route", c.rt.name, "err", err)
-		return cannotTell
+		return cannotTell, nil
 	}
 	e := key.Fact{Evidence: key.Absent, By: "probe"}
 	if f.Happened {
 		e.Evidence, e.Answer = key.Happened, f.answer()
 	} else if asked.Before(rec.SettlesAt(c.effectTimeout(), c.rt.SettleAfter)) {
-		return tooEarly
+		return tooEarly, nil
 	}
-	_ = c.learn(rec, e) // a stale write is no error: the next read finds what is there
-	return found
+	return found, c.learn(rec, e)
 }
 
 // effectTimeout returns by when after the key was taken what the handler set going has ended.

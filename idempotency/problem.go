@@ -60,8 +60,8 @@ const (
 	// KindBodyNotStored: it happened, and the answer was too long to keep, a stream, or without an end of its own.
 	KindBodyNotStored Kind = "body-not-stored"
 
-	// KindStoreUnavailable: nothing was done, since it could not be recorded.
-	// Try again.
+	// KindStoreUnavailable: it was not executed, since that could not be
+	// recorded. Try again.
 	KindStoreUnavailable Kind = "store-unavailable"
 
 	// KindNotSent: the upstream could not be reached; nothing was done. Try

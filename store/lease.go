@@ -10,7 +10,7 @@ import (
 // A Leaser is a store on which several hosts work at once. Each workflow has a lease,
 // which no host has after the first deploy; see keep.Lease. Only the database's clock
 // says whether a lease holds. A store that is no Leaser belongs to one host, which has
-// every workflow for good.
+// every workflow for good: see Hosting.
 //
 // Every method may fail like a read: after an error it is not known whether it was
 // done, unless the error is keep.ErrFenced.

@@ -23,6 +23,7 @@ type Store interface {
 	Counting
 	Identity
 	Links
+	Hosting
 	Checker
 }
 
@@ -545,6 +546,14 @@ type Identity interface {
 	// StoreID returns the random id that the database got when it was made.
 	// Idempotency tokens depend on it.
 	StoreID(ctx context.Context) (string, error)
+}
+
+// Hosting says whether a host may run workflows on a store. Whoever has it open otherwise reads, and commits what a person
+// decides, beside the host.
+type Hosting interface {
+	// MayHost returns nil where no two hosts run a workflow at once: the store is a Leaser, or this process is the one
+	// that has it. Otherwise its error says how to open it.
+	MayHost() error
 }
 
 // Links has what links to questions are signed with.

@@ -60,6 +60,10 @@ var engineBreaks = []Break{
 		`s.WakeAt = of(was).WakeAt`, `_ = was`, "./law/schedule -run TestDeployedConsumerOfAnotherName"},
 	{"two-workflows-are-one", "once", "host/native.go",
 		`if by := s.claims[n]; n != "" && by != "" && by != name {`, `if by := s.claims[n]; false {`, "./host -run TestWorkflowWasTwice"},
+	{"build-is-of-the-file-with-the-name", "explained", "host/native.go",
+		`if runtime.GOOS == "linux" {`, `if runtime.GOOS == "" {`, "./host -run TestBuildOfAReplacedProgram"},
+	{"file-of-another-host-is-run", "one-at-a-time", "host/host.go",
+		`if err := h.store.MayHost(); err != nil {`, `if err := h.store.MayHost(); false {`, "./host -run TestRunNeedsAHostsFile"},
 
 	// engine: calls that do not return.
 	{"deaf-connector-absence-counts", "once", "engine/overdue.go",
@@ -143,7 +147,9 @@ var engineBreaks = []Break{
 	{"made-up-class-is-believed", "doubt-is-not-failure", "engine/toolfailure.go",
 		` && slices.Contains(keep.Classes(), f.Class); !classed`, `; !classed`, "./engine -run TestClassThatKeepDoesNotHave"},
 	{"panic-is-no-doubt", "doubt-is-not-failure", "engine/tools.go",
-		`fail = t.panicked(p, keep.ClassUnknown, at)`, `fail = t.panicked(p, keep.ClassTransient, at)`, "./engine -run TestConnectorPanics"},
+		`fail = t.panicked(how, keep.ClassUnknown, at)`, `fail = t.panicked(how, keep.ClassTransient, at)`, "./engine -run TestConnectorPanics"},
+	{"exit-in-a-connector-is-an-answer", "doubt-is-not-failure", "engine/toolfailure.go",
+		`} else if !returned {`, `} else if !returned && false {`, "./engine -run TestConnectorPanics"},
 	{"nonsense-is-absence", "doubt-is-not-failure", "engine/tools.go",
 		"case ans.Verdict != connector.Absent && ans.Verdict != connector.Unwitnessed:\n\t\tans.Verdict = connector.Retry", "case ans.Verdict != connector.Absent && ans.Verdict != connector.Unwitnessed:\n\t\tans.Verdict = connector.Absent", "./internal/simtest -run TestSeeds"},
 	{"failed-lookup-is-absence", "doubt-is-not-failure", "engine/tools.go",

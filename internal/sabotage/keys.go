@@ -103,6 +103,15 @@ var keysBreaks = []Break{
 		`return c.g.cfg.StoreTimeout + c.rt.EffectTimeout`, `return c.rt.EffectTimeout`, "./idempotency -run TestGuard/effect_elsewhere"},
 	{"guard-executes-what-was-taken-long-ago", "once", "idempotency/call.go",
 		`case time.Since(since) >= c.g.cfg.StoreTimeout, !time`, `case false && !time`, "./idempotency -run TestGuard/taken_late"},
+	{"guard-executes-beside-what-it-saw", "once", "idempotency/call.go",
+		`if !c.rt.FailOpen || c.begun ||`, `if !c.rt.FailOpen ||`, "./idempotency -run TestWaiterOfABlockedStore"},
+	{"guard-waits-for-a-blocked-store", "bounded", "idempotency/call.go",
+		`	if err != nil {
+		c.unavailable(err)
+	}
+	return err != nil`, `	return false`, "./idempotency -run TestGuard/blocked_store"},
+	{"commit-outlives-its-caller", "bounded", "store/sqlite/writer.go",
+		`if !r.begins() {`, `if false {`, "./store/sqlite -run TestACommitThatWaitsForAnotherProcess"},
 	{"guard-looks-at-a-taken-key-with-no-time-left", "explained", "idempotency/call.go",
 		`if err != nil && !c.tookIt(next) {`, `if err != nil && (ctx.Err() != nil || !c.tookIt(next)) {`, "./idempotency -run TestGuard/taken_late"},
 	{"proxy-dies-before-its-backend", "doubt-is-not-failure", "idempotency/proxy/proxy.go",

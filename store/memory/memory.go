@@ -152,6 +152,9 @@ func (s *Store) LinkKey(ctx context.Context) ([]byte, error) {
 	return slices.Clone(s.linkKey), context.Cause(ctx)
 }
 
+// MayHost returns nil: no other process has the store; see store.Hosting.
+func (s *Store) MayHost() error { return nil }
+
 // StoreID returns the random name that the store was given when it was made.
 func (s *Store) StoreID(ctx context.Context) (string, error) { return s.id, ctx.Err() }
 

@@ -158,6 +158,9 @@ func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	return nil
 }
 
+// MayHost returns nil: leases say which host has which workflow; see store.Hosting.
+func (db *DB) MayHost() error { return nil }
+
 // StoreID returns the random name that the database got when it was made. It asks the server each time: so a host
 // finds out whether that answers.
 func (db *DB) StoreID(ctx context.Context) (string, error) {

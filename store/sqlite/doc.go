@@ -30,7 +30,7 @@
 // refused leaves nothing behind. Refusals are rare, and savepoints cost more than the
 // second try.
 //
-// A commit whose context ends while it is queued is dropped. Once it was taken,
+// A commit whose context ends while it is queued, or waits for another process that writes, is dropped. Once it was begun,
 // Commit waits for its fate, so that a cancelled context leaves no doubt.
 //
 // # When things go wrong

@@ -22,6 +22,9 @@ var (
 
 	// ErrReadOnly is returned by Commit when Config.ReadOnly is set.
 	ErrReadOnly = errors.New("the database was opened to read only")
+
+	// ErrNotHost is returned by MayHost when Config.Host is not set.
+	ErrNotHost = errors.New("the file was not opened as a host: set sqlite.Config.Host, with which one process at a time runs its workflows")
 )
 
 // Config says how a database is opened. The zero Config opens it beside a host:
@@ -249,6 +252,14 @@ func (db *DB) StoreID(ctx context.Context) (string, error) {
 	var id string
 	err := db.row(ctx, `SELECT value FROM meta WHERE name = 'id'`, nil, &id)
 	return id, err
+}
+
+// MayHost returns nil if Config.Host is set, and otherwise ErrNotHost; see store.Hosting.
+func (db *DB) MayHost() error {
+	if !db.cfg.Host {
+		return fmt.Errorf("%s: %w", db.path, ErrNotHost)
+	}
+	return nil
 }
 
 // LinkKey returns what links to questions are signed with; see store.Links.

@@ -42,7 +42,7 @@ type writer struct {
 // A request is a function to run in the next transaction, and its fate.
 type request struct {
 	do    func(*conn) error
-	state atomic.Int32  // queued until the writer takes it
+	state atomic.Int32  // queued until the writer runs it
 	err   error         // set before ready is closed
 	ready chan struct{} // closed when the fate is known
 }
@@ -50,7 +50,7 @@ type request struct {
 const (
 	queued  = iota
 	started // the writer has it: only the writer says how it ends
-	dropped // the caller left before the writer came
+	dropped // the caller left before that
 )
 
 // openWriter opens the connection and starts the goroutine. File is the one at path.
@@ -178,6 +178,11 @@ func (w *writer) gather() {
 	}
 }
 
+// begins reports whether the request is to be run: its caller waits for it from then on.
+func (r *request) begins() bool {
+	return r.state.CompareAndSwap(queued, started) || r.state.Load() == started
+}
+
 // take moves the requests whose callers still wait from the queue to group. It
 // reports whether the writer is closed; an empty group means an empty queue.
 func (w *writer) take(group []*request) ([]*request, bool) {
@@ -186,7 +191,7 @@ func (w *writer) take(group []*request) ([]*request, bool) {
 	for len(w.queue) > 0 && len(group) == 0 {
 		n := min(len(w.queue), maxGroup)
 		for _, r := range w.queue[:n] {
-			if r.state.CompareAndSwap(queued, started) {
+			if r.state.Load() == queued {
 				group = append(group, r)
 			}
 		}
@@ -243,6 +248,9 @@ func (w *writer) transact(group []*request, run func(*request) error) error {
 		return w.undo(err)
 	}
 	for _, r := range group {
+		if !r.begins() { // its caller left while another process was writing
+			continue
+		}
 		if err := run(r); err != nil {
 			return w.undo(err)
 		}

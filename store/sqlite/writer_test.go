@@ -98,6 +98,36 @@ func TestACommitThatWasNotStartedIsDroppedWithItsContext(t *testing.T) {
 	}
 }
 
+// A commit that waits while another process writes ends with its context, and is not made later.
+func TestACommitThatWaitsForAnotherProcessEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	db, other := New(path, Config{BusyTimeout: time.Minute}), New(path, Config{})
+	for _, db := range []*DB{db, other} {
+		if err := db.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+	}
+	why := errors.New("the caller left")
+	err := other.write.do(t.Context(), func(*conn) error { // it holds the lock of the file
+		ctx, leave := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, why)
+		defer leave()
+		if err := db.Commit(ctx, deployment("late")); !errors.Is(err, why) {
+			t.Errorf("Commit: %v, want %v", err, why)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Commit(t.Context(), deployment("kept")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Workflow(t.Context(), "late"); !errors.Is(err, keep.ErrNotFound) {
+		t.Errorf("the commit whose caller left: %v, want none", err)
+	}
+}
+
 func TestACommitThatWasStartedIsAwaited(t *testing.T) {
 	db, release := openBlocked(t)
 	release()

@@ -77,7 +77,7 @@ var areas = []area{
 		"key-reused":        {do: "Use a new key for another request. A retry has the same method, path and body as the first."},
 		"outcome-unknown":   {do: "Do not send it under another key: it may have happened. If `detail` says so, send it again with the same key. Otherwise ask at `instance`; the operator decides by `keep keys`.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 		"body-not-stored":   {do: "Do not repeat it: it happened, with the status in `original_status`. Ask the service for what it made."},
-		"store-unavailable": {do: "Send the request again with the same key, a little later. Nothing was done."},
+		"store-unavailable": {do: "Send the request again with the same key, a little later. This one was not executed; what became of one before it with the same key is not known from this answer."},
 		"not-sent":          {do: "Send the request again with the same key. Nothing was done."},
 		"upstream-failed":   {do: "Look at the service whether it happened before you send it again: without a key nothing is on record.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 	}},

@@ -1,0 +1,118 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
+)
+
+// A blocked store is one whose lock another process has and keeps: writes end after its patience, or, if that is zero, with
+// their context alone.
+type blocked struct {
+	*flaky
+	on       *bool
+	reads    bool // they are blocked, too
+	patience time.Duration
+}
+
+var errBusy = errors.New("the database is locked")
+
+func (s *blocked) wait(ctx context.Context) error {
+	if s.patience == 0 {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	time.Sleep(s.patience)
+	return errBusy
+}
+
+func (s *blocked) Write(ctx context.Context, r key.Record) error {
+	if *s.on {
+		return s.wait(ctx)
+	}
+	return s.flaky.Write(ctx, r)
+}
+
+func (s *blocked) Read(ctx context.Context, id key.ID) (key.Record, error) {
+	if *s.on && s.reads {
+		return key.Record{}, s.wait(ctx)
+	}
+	return s.flaky.Read(ctx, id)
+}
+
+// A retry whose record cannot be moved, or read, gets an answer in bounded time, and is not executed: somebody began it.
+func guardBlockedStore(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		reads    bool
+		patience time.Duration
+		doubt    bool // it is known already that nobody knows: a probe is asked
+	}{
+		"busy":              {patience: 10 * time.Second},
+		"silent":            {},
+		"silent reads":      {reads: true},
+		"busy after doubt":  {patience: 10 * time.Second, doubt: true},
+		"silent, in doubt ": {doubt: true},
+	} {
+		for _, open := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					on, asked := false, 0
+					r := idempotency.Rule{FailOpen: open && !tt.reads, Probe: func(context.Context, idempotency.Question) (idempotency.Finding, error) {
+						asked++
+						return idempotency.Finding{Happened: on}, nil
+					}, SettleAfter: time.Hour}
+					w := newWorldOn(t, func(f *flaky) idempotency.Store {
+						return &blocked{flaky: f, on: &on, reads: tt.reads, patience: tt.patience}
+					}, rule(r), mortal)
+					crash(t, w, "k")
+					if tt.doubt {
+						w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+					}
+					on, asked = true, 0
+					began := time.Now()
+					w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+					if took := time.Since(began); took > 10*time.Second {
+						t.Errorf("the answer took %s, want StoreTimeout at most", took)
+					}
+					if asked > 1 {
+						t.Errorf("the probe was asked %d times", asked)
+					}
+					ctx, leave := context.WithTimeout(t.Context(), time.Second)
+					defer leave()
+					began = time.Now()
+					w.h.ServeHTTP(httptest.NewRecorder(), with("k").WithContext(ctx))
+					if took := time.Since(began); tt.patience == 0 && took > time.Second {
+						t.Errorf("a client that left was waited for %s", took)
+					}
+					w.ran(1)
+				})
+			})
+		}
+	}
+}
+
+// Who waited for another request, and can then not read what came of it, does not execute beside it.
+func TestWaiterOfABlockedStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		leave := make(chan struct{})
+		w := newWorld(t, rule(idempotency.Rule{FailOpen: true, Wait: time.Minute}), func(http.ResponseWriter, *http.Request) { <-leave })
+		go w.do(with("k"))
+		synctest.Wait()
+		go func() {
+			time.Sleep(time.Second)
+			w.store.failRead.Store(true)
+		}()
+		w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+		w.ran(1)
+		close(leave)
+	})
+}
