@@ -63,7 +63,7 @@ type Store interface {
 	store.Links
 	store.Repairs
 	store.Counting
-	Names
+	Records
 	operator.Store
 }
 
