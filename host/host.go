@@ -64,7 +64,7 @@ type Store interface {
 	store.Hosting
 	store.Repairs
 	store.Counting
-	Names
+	Records
 	operator.Store
 }
 

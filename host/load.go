@@ -146,6 +146,11 @@ func (h *Host) deployment(ctx context.Context, w *Workflow) (keep.Deployment, er
 	if err := h.ruled(loaded, w.Name); err != nil {
 		return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
 	}
+	if w.native != nil {
+		if err := h.renamed(ctx, w); err != nil {
+			return keep.Deployment{}, fmt.Errorf("deploy: %w", err)
+		}
+	}
 	if w.native != nil && h.scripts.addNative(w, h.cfg.Sandbox.Limits) {
 		defer h.Engine.Reload() // the version may be current already
 	}
@@ -186,7 +191,8 @@ func Continued(ctx context.Context, db Names, w *Workflow) (*Workflow, error) {
 	}
 	d, err := rename.Follow(current, w.Definition)
 	if doubt, ok := errors.AsType[rename.Doubt](err); ok {
-		return nil, fmt.Errorf("%w; %s", err, doubt.Fix())
+		doubt.InGo = w.native != nil
+		return nil, fmt.Errorf("%w; %s", doubt, doubt.Fix())
 	}
 	if err != nil {
 		return nil, err

@@ -119,6 +119,16 @@ func (s *scripts) addNative(w *Workflow, l sandbox.Limits) bool {
 	return true
 }
 
+// inProgram returns the workflows written in Go that this program deployed, by their first names.
+func (s *scripts) inProgram() (names []keep.WorkflowName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.native {
+		names = append(names, n.workflow)
+	}
+	return names
+}
+
 // claim takes the names of a workflow that is written in Go: the one that it has, and the one that it had before. No two
 // of a program have one in common, since each would be deployed in the place of the other.
 func (s *scripts) claim(name, was keep.WorkflowName) error {

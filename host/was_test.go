@@ -174,7 +174,7 @@ func TestWorkflowWasNotKnown(t *testing.T) {
 			}
 			w.close()
 			err := deploy(payer{name: "payments", was: "pay"})
-			if want := "the workflow payments says that it was pay, and the database has both; remove was, or run it on another database"; err == nil || !strings.Contains(err.Error(), want) {
+			if want := "the workflow payments says that it was pay, and the database has both; remove " + map[string]string{"script": "was", "go": "Was"}[kind] + ", or run it on another database"; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Deploy = %v, want %q", err, want)
 			}
 		})

@@ -119,6 +119,7 @@ type world struct {
 	approve bool   // a person must agree to each svc.create
 	build   string // of the program, for handlers in Go
 	only    []keep.WorkflowName
+	connect func(c *connector.Connection) // changes the connection; nil: it stays
 
 	t       testing.TB
 	path    string // of the SQLite file; empty: mem
@@ -196,6 +197,9 @@ func (w *world) connection() connector.Connection {
 	}
 	if w.approve {
 		c.Approve = map[string]string{"create": "always"}
+	}
+	if w.connect != nil {
+		w.connect(&c)
 	}
 	return c
 }

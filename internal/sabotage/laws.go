@@ -293,12 +293,14 @@ var lawsBreaks = []Break{
 	{"library-forgets-the-name-before", "once", "law/rename/follow.go",
 		`	w.Name = first
 `, ``, "./host -run TestWorkflowWas$"},
+	{"program-renamed-in-silence", "once", "host/load.go",
+		`if err := h.renamed(ctx, w); err != nil {`, `if err := h.renamed(ctx, w); err != nil && false {`, "./host -run TestProgramIsNotRenamedInSilence"},
 	{"second-rename-does-all-again", "once", "law/rename/follow.go",
 		`range slices.Concat(d.Renamed, called(d))`, `range called(d)`, "./law/rename -run TestFollow"},
 	{"versions-forget-earlier-names", "once", "operator/deploy.go",
 		`	d.Definition = rename.Remember(d.Definition, b.current.Definition)
 `, ``, "./host -run TestSecondRename"},
-	{"what-records-say-is-not-read", "once", "cmd/keep/internal/project/renames.go",
+	{"what-records-say-is-not-read", "once", "host/renames.go",
 		`Connector: m.Connector, Was: m.SentAs().Was}`, `Connector: m.Connector, Was: []keep.ToolName{}}`, "./cmd/keep -run TestScripts$/renames_twice"},
 	{"was-knows-the-last-name-alone", "once", "connector/names.go",
 		`slices.Concat(Names{c.Name}, c.Was)`, `slices.Concat(Names{c.Name}, c.Was[:min(1, len(c.Was))])`, "./engine -run TestAnItemIsRenamedTwice"},

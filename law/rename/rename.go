@@ -48,6 +48,7 @@ type Doubt struct {
 	Table    string            // of Ruled: where the rules are
 	Taken    bool              // of Topic, Job and Producer: it was Gone first, and another one has that name now
 	Idle     bool              // of Workflow: it has done nothing yet, and continues
+	InGo     bool              // what is to be written is in a Go program
 }
 
 // Error says what is in doubt.
@@ -59,8 +60,12 @@ func (d Doubt) Error() string {
 		return fmt.Sprintf("%s is about the workflow %s, which the database continues under its first name, %s: it would not hold", d.Table, d.Fresh, d.Gone)
 	}
 	if d.Said {
-		return fmt.Sprintf("records say that the %s %s was %s, and keep.toml says it no more: what was done under that name would be done again",
-			d.Kind, d.Fresh, d.Gone)
+		by := "keep.toml"
+		if d.InGo {
+			by = "the program"
+		}
+		return fmt.Sprintf("records say that the %s %s was %s, and %s says it no more: what was done under that name would be done again",
+			d.Kind, d.Fresh, d.Gone, by)
 	}
 	if d.Taken {
 		return fmt.Sprintf("the %s %s of workflow %s was %s first, and another one has that name now: what one did would count for the other", d.Kind, d.Fresh, d.Workflow, d.Gone)
@@ -84,6 +89,9 @@ func (d Doubt) Fix() string {
 	if part := d.Kind == Topic || d.Kind == Job || d.Kind == Producer; part && d.Fresh == d.Gone {
 		return fmt.Sprintf("leave out what %s says that it was: it has its first name", d.Fresh)
 	}
+	if d.InGo {
+		return d.fixInGo()
+	}
 	switch d.Kind {
 	case Connection:
 		return fmt.Sprintf("write was = %s in [connections.%s] if it is the same, new = true if it is another one", d.Names, d.Fresh)
@@ -100,6 +108,27 @@ func (d Doubt) Fix() string {
 		return fmt.Sprintf("write %s: { was: %q, … } if it is the same, new: true if it is another one", d.Fresh, d.Gone)
 	}
 	return fmt.Sprintf("write was: %q in Keep.workflow if it is the same, new: true if it is another one; the old one then continues, and keep pause %s ends it", d.Gone, d.Gone)
+}
+
+// fixInGo is Fix for the author of a Go program.
+func (d Doubt) fixInGo() string {
+	names := strings.Trim(d.Names, "[]")
+	switch d.Kind {
+	case Connection:
+		return fmt.Sprintf("write Was: connector.Names{%s} in the connector.Connection %s if it is the same, New: true if it is another one", names, d.Fresh)
+	case Tool:
+		conn, tool, _ := strings.Cut(d.Fresh, ".")
+		return fmt.Sprintf("write Was: connector.Names{%s} in the connector.Spec of tool %s of connection %s if it is the same, New: true if it is another one", names, tool, conn)
+	case Ruled:
+		return fmt.Sprintf("write %s there in place of %s, or besides it", d.Gone, d.Fresh)
+	case Both:
+		return "remove Was, or run it on another database"
+	case Topic:
+		return fmt.Sprintf("write TopicWas: map[keep.TopicName]keep.TopicName{%q: %q} in its handler.Workflow if it is the same, name it in NewTopics if it is another one", d.Fresh, d.Gone)
+	case Job, Producer:
+		return fmt.Sprintf("write Was: %q in the %s %s if it is the same, New: true if it is another one", d.Gone, d.Kind, d.Fresh)
+	}
+	return fmt.Sprintf("write Was: %q in the handler.Workflow %s if it is the same, New: true if it is another one; if the program has both, deploy %s first", d.Gone, d.Fresh, d.Gone)
 }
 
 // A ToolOf is a tool of a configuration.
