@@ -287,7 +287,7 @@ func (r renames) ofWorkflows(ctx context.Context, root string) ([]rename.Doubt, 
 
 // exists reports whether there is the file, below root if that is known, or the program that versions come from.
 func exists(root, entry string) bool {
-	if inGo := strings.HasPrefix(entry, program); inGo || root == "" {
+	if inGo := strings.HasPrefix(entry, programEntry); inGo || root == "" {
 		return !inGo // which other programs there are is not known
 	}
 	_, err := os.Stat(filepath.Join(root, filepath.FromSlash(entry)))
@@ -304,8 +304,8 @@ func (r renames) addWork(ctx context.Context, d keep.Deployment, s *rename.Store
 	return err
 }
 
-// program begins what is for a workflow in Go what its file is for a script: the program that it is in.
-const program = "program "
+// programEntry begins what is for a workflow in Go what its file is for a script: the program that it is in.
+const programEntry = "program "
 
 // entry returns where a version comes from. Where all that are asked about are scripts, it is its file.
 func (r renames) entry(ctx context.Context, d keep.Deployment) (string, error) {
@@ -326,7 +326,7 @@ func entryOf(d keep.Deployment) (string, error) {
 		return d.Entry, nil
 	}
 	p, err := d.Program()
-	return program + p.Path, err
+	return programEntry + p.Path, err
 }
 
 // worked returns the tools of the calls of a workflow that may have happened, and reports
