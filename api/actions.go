@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -132,7 +133,8 @@ func (s *Server) decide(ctx context.Context, in *struct {
 // isTaken reports whether a question has the decision that a request takes again, whose answer was lost.
 func isTaken(q keep.Escalation, d keep.Decision) bool {
 	was := q.Decision
-	return was != nil && was.Action == d.Action && was.By == d.By && was.From == d.From && was.Note == d.Note
+	return was != nil && was.Action == d.Action && was.By == d.By && was.From == d.From && was.Note == d.Note &&
+		was.Limit == d.Limit && was.Until.Equal(d.Until) && bytes.Equal(was.Result, d.Result)
 }
 
 // raised adds what raise gives to a budget.
@@ -268,7 +270,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	for _, input := range inputs {
 		res, err := s.skipInput(ctx, input, in.Body.Preview)
 		if err != nil {
-			return Page[Skipped]{}, err
+			return Page[Skipped]{}, partly(len(results), err)
 		}
 		results = append(results, res)
 	}
@@ -363,7 +365,7 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
 		}
 		if err != nil && !isRefusal(err) {
-			return Page[ItemDone]{}, err
+			return Page[ItemDone]{}, partly(len(results), err)
 		}
 		res := ItemDone{ID: it.ID, Done: err == nil, Status: it.Status}
 		if err != nil {
@@ -375,6 +377,15 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 		results = append(results, res)
 	}
 	return Page[ItemDone]{Items: results}, nil
+}
+
+// partly is the error of a list of which the first n were gone through: its status is none of those that say that
+// nothing was done.
+func partly(n int, err error) error {
+	if n == 0 {
+		return err
+	}
+	return problemOf(http.StatusInternalServerError, KindInternal, fmt.Sprintf("the first %d of the list were gone through, and the next failed: %v", n, err))
 }
 
 // isRefusal reports whether err says that an item or input is not in the state that the

@@ -176,3 +176,31 @@ func TestKeyOfARenewedToken(t *testing.T) {
 		w.ask("ann operator", "POST", api.Prefix+"/workflows/none/pause", "", "Idempotency-Key", "k3", "Token", token).want(t, 404, "not-found")
 	}
 }
+
+// stumbling fails at the second input that it skips.
+type stumbling struct {
+	api.Actor
+	skipped int
+}
+
+func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error) {
+	if s.skipped++; s.skipped == 2 {
+		return operator.SkipResult{}, keep.ErrNotFound
+	}
+	return s.Actor.SkipInput(ctx, w, id)
+}
+
+// What fails in the middle of a list is not said to be nothing: its key is not free.
+func TestHalfAListHoldsItsKey(t *testing.T) {
+	var s *stumbling
+	w := newWorld(t, func(c *api.Config) {
+		s = &stumbling{Actor: c.Actor}
+		c.Actor = s
+	})
+	for range 2 {
+		w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_1","in_1"]}`, "Idempotency-Key", "k1").want(t, 500, "the first 1 of the list were gone through")
+	}
+	if s.skipped != 2 {
+		t.Errorf("%d inputs were skipped under one key, want 2", s.skipped)
+	}
+}

@@ -239,7 +239,7 @@ func TestSkipRunOfAHandlerThatIsGone(t *testing.T) {
 	}
 }
 
-// A job that is renamed without Was, or removed, leaves its open run to a person, who may end it.
+// A job that is removed beside a new one leaves its open run to a person, who may end it.
 func TestJobOfAnOpenRunIsGone(t *testing.T) {
 	for _, doubt := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -248,7 +248,7 @@ func TestJobOfAnOpenRunIsGone(t *testing.T) {
 			deploy := func(build string, name keep.HandlerName) {
 				w.build = build
 				w.deployGo(&handler.Workflow{Name: "pay", Handlers: []handler.Handler{
-					handler.Job{Name: name, Schedule: keep.Schedule{Interval: 720 * time.Hour}, Run: func(ctx context.Context, w *handler.Worker) error {
+					handler.Job{Name: name, New: name != "payer", Schedule: keep.Schedule{Interval: 720 * time.Hour}, Run: func(ctx context.Context, w *handler.Worker) error {
 						if name != "payer" {
 							return nil
 						}

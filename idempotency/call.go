@@ -215,7 +215,7 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	if err != nil {
 		return rec, false // the time moved on between two looks
 	}
-	c.repeated = how == key.NewAttempt
+	c.repeated = how == key.NewAttempt || c.claim.Repeatable && rec.State == key.Released // as by the end of its lease
 	c.g.executing.Store(next.Fence, nil)
 	defer c.g.executing.Delete(next.Fence)
 	// A client that leaves now must not leave doubt whether the key is taken.

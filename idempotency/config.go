@@ -125,8 +125,8 @@ type Rule struct {
 	AfterCrash AfterCrash
 
 	// Repeatable reports whether a request with a body may be executed again whenever there is no
-	// answer to it, and beside an execution in another process: twice does what once does, and is
-	// answered truly, since the request names what it makes or ends. Then no outcome stays unknown: a
+	// answer to it, and beside an execution in another process: twice does what once does, since the
+	// request names what it makes or ends, and the second answer says what there is. Then no outcome stays unknown: a
 	// retry is executed, unless this process is executing the request, and a 5xx frees the key. If nil,
 	// no request may.
 	Repeatable func(r *http.Request, body []byte) bool

@@ -294,7 +294,11 @@ func guardRepeatable(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	var answers atomic.Int64
 	w := newWorld(t, rule(idempotency.Rule{Repeatable: isOrder}), func(rw http.ResponseWriter, r *http.Request) {
-		switch answers.Add(1) {
+		n := answers.Add(1)
+		if again := idempotency.Repeated(r.Context()); again != (n > 1) {
+			t.Errorf("execution %d is one that was begun before: %t", n, again)
+		}
+		switch n {
 		case 1, 2:
 			idempotency.Doubt(r.Context(), 502)
 		case 3:

@@ -22,7 +22,7 @@
 // # Guarantees
 //
 //   - Only the owner that holds a record's token can complete it (fencing).
-//   - Nothing but evidence turns an unknown outcome into a released key.
+//   - Nothing but evidence turns an unknown outcome into a released key, unless what was begun can be begun again.
 //   - Only a repeatable request is executed beside an owner, or after two doubts.
 //   - A stored answer never changes; it only expires, or a person forgets it.
 //   - Next changes nothing when it returns an error.

@@ -142,7 +142,7 @@ type Claim struct {
 	Path        string
 	Fingerprint Fingerprint
 	Atomic      bool          // the only effects are in the transaction that completes the record
-	Repeatable  bool          // executed twice, it does what it does once, and answers truly
+	Repeatable  bool          // executed twice, it does what it does once, and says what there is
 	TTL         time.Duration // how long the answer is kept, once it is known
 }
 
