@@ -125,7 +125,7 @@ func (r idRule) of(h http.Header, body []byte, payload json.RawMessage) (keep.Me
 	}
 	err = fmt.Errorf("the delivery has no id: %w", err)
 	if media, _, _ := mime.ParseMediaType(h.Get("Content-Type")); media == formType {
-		return "", fmt.Errorf("at %s, %w; the body was read as a form, as its Content-Type says: send application/json", r.text, err)
+		return "", fmt.Errorf("at %s, %w; the body was read as a form, as its Content-Type says: have application/json sent, or set id to what tells such forms apart (slash commands of Slack: \"$.trigger_id\", its buttons: \"body\")", r.text, err)
 	}
 	return "", fmt.Errorf("at %s, %w", r.text, err)
 }

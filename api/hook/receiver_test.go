@@ -350,7 +350,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	// As curl -d sends it.
-	if got := w.send("POST", "h", `{"a": {"list": [1, {"id": 1}]}}`, with("Content-Type", "application/x-www-form-urlencoded")...); !strings.Contains(got.body, "at $.a.list[1].id, ") || !strings.Contains(got.body, "send application/json") {
+	if got := w.send("POST", "h", `{"a": {"list": [1, {"id": 1}]}}`, with("Content-Type", "application/x-www-form-urlencoded")...); !strings.Contains(got.body, "at $.a.list[1].id, ") || !strings.Contains(got.body, "have application/json sent") {
 		t.Errorf("JSON as a form: %s", got.body)
 	}
 	payloads := map[keep.MessageID]string{}

@@ -103,8 +103,9 @@ func (a *app) check(ctx context.Context, path string) error {
 		r.Workflows = append(r.Workflows, workflowEffects{terminal.Short(filepath.Join(p.Root, s.File)), effects})
 	}
 	if !broken {
-		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, isDir(path) && !terminal.HasErrors(found), conns)...)
-		r.Problems = append(r.Problems, checkAround(ctx, isDir(path), p, scripts, r.Workflows)...)
+		whole := isDir(path) && !terminal.HasErrors(found) // what a script that cannot be read declares is not known
+		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, whole, conns)...)
+		r.Problems = append(r.Problems, checkAround(ctx, whole, p, scripts, r.Workflows)...)
 	}
 	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
