@@ -49,6 +49,7 @@ type world struct {
 	host  *host.Host
 	conns []connector.Connection
 	site  *httptest.Server
+	rest  func() // ends what the host executes: records that a test makes up stay as they are
 }
 
 // sandboxes is one sandbox for all worlds: to open it is what costs.
@@ -95,8 +96,13 @@ func newBoundedWorld(tb testing.TB, budgets []budget.Rule, stops keep.Breaker, s
 		}
 		w.must(w.db.Close())
 	})
+	executing, rest := context.WithCancel(ctx)
+	w.rest = func() {
+		rest()
+		running.Wait()
+	}
 	running.Go(func() {
-		if err := w.host.Run(ctx); err != nil {
+		if err := w.host.Run(executing); err != nil {
 			tb.Error(err)
 		}
 	})
