@@ -44,7 +44,7 @@ func TestEmptyStates(t *testing.T) {
 func TestNeverABareRunning(t *testing.T) {
 	w := newWorld(t, "counter.js")
 	w.began("counter", "count")
-	w.rest()
+	w.stopHost()
 	now := keepNow()
 	first := keep.Run{ID: "run_first", Chain: "run_first", Workflow: "counter", Version: w.version("counter").Version, Handler: "take", Kind: keep.Consumer,
 		Phase: keep.Preparing, Status: keep.StatusTransient, Closed: true, Error: keep.Failf(keep.ClassTransient, "http-503", "the desk was closed"),

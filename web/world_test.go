@@ -43,13 +43,13 @@ type world struct {
 	replays replayer
 	bench   *bench
 	testing.TB
-	desk  *desk
-	db    database
-	keys  idempotency.Store
-	host  *host.Host
-	conns []connector.Connection
-	site  *httptest.Server
-	rest  func() // ends what the host executes: records that a test makes up stay as they are
+	desk     *desk
+	db       database
+	keys     idempotency.Store
+	host     *host.Host
+	conns    []connector.Connection
+	site     *httptest.Server
+	stopHost func() // ends what the host executes: records that a test makes up stay as they are
 }
 
 // sandboxes is one sandbox for all worlds: to open it is what costs.
@@ -96,9 +96,9 @@ func newBoundedWorld(tb testing.TB, budgets []budget.Rule, stops keep.Breaker, s
 		}
 		w.must(w.db.Close())
 	})
-	executing, rest := context.WithCancel(ctx)
-	w.rest = func() {
-		rest()
+	executing, stopExecuting := context.WithCancel(ctx)
+	w.stopHost = func() {
+		stopExecuting()
 		running.Wait()
 	}
 	running.Go(func() {
