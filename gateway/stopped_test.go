@@ -19,7 +19,7 @@ const listChanged = `{"name":"list","description":"lists what is unread","inputS
 // keyed is a rule for a server that honours a key.
 func keyed() map[keep.ToolName]gateway.Rule {
 	return map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{
-		Tool: "create", TokenParam: "key", Deduplicates: true, Timeout: 500 * time.Millisecond,
+		Tool: "create", TokenParam: "key", Deduplicates: true, Timeout: 30 * time.Second,
 	}}}
 }
 

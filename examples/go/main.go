@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -68,21 +69,30 @@ type mailbox struct {
 	url string
 
 	mu   sync.Mutex // protects sent
-	sent map[string]invoice
+	sent map[string]mail
+}
+
+type mail struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
 }
 
 func (m *mailbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r.Method == http.MethodGet {
-		if _, found := m.sent[r.URL.Query().Get("key")]; !found {
+		found, ok := m.sent[r.URL.Query().Get("key")]
+		if !ok {
 			w.WriteHeader(http.StatusNotFound)
+			return
 		}
+		check(json.NewEncoder(w).Encode(found))
 		return
 	}
 	var i invoice
 	check(json.NewDecoder(r.Body).Decode(&i))
-	m.sent[r.Header.Get("Idempotency-Key")] = i
+	key := r.Header.Get("Idempotency-Key")
+	m.sent[key] = mail{ID: fmt.Sprint("mail-", len(m.sent)+1), Key: key}
 	fmt.Println("mailer: sends to", i.To, "and loses the answer")
 	panic(http.ErrAbortHandler)
 }
@@ -105,10 +115,17 @@ func (m *mailbox) send(ctx context.Context, key string, i invoice) (string, erro
 		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("the mailer answered %s", resp.Status)
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return receipt(resp.Body, key)
+	case http.StatusTooManyRequests: // nothing was done, and it may be tried again
+		return "", keep.Failf(keep.ClassTransient, "busy", "the mailer answered %s", resp.Status)
+	case http.StatusUnprocessableEntity: // nothing was done, nor ever will be
+		return "", keep.Failf(keep.ClassLogic, "refused", "the mailer answered %s", resp.Status)
+	case http.StatusUnauthorized:
+		return "", keep.Failf(keep.ClassPermission, "refused", "the mailer answered %s", resp.Status)
 	}
-	return "sent", nil
+	return "", fmt.Errorf("the mailer answered %s", resp.Status) // it may have been done
 }
 
 func (m *mailbox) find(ctx context.Context, key string, _ invoice) (string, bool, error) {
@@ -123,17 +140,31 @@ func (m *mailbox) find(ctx context.Context, key string, _ invoice) (string, bool
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return "sent", true, nil
+		id, err := receipt(resp.Body, key)
+		return id, err == nil, err
 	case http.StatusNotFound:
 		return "", false, nil
 	}
 	return "", false, fmt.Errorf("the mailer answered %s", resp.Status) // it is asked again
 }
 
+// receipt reads which mail was sent under the key. What is cut off, is a page of a gateway, or is about another mail says
+// nothing.
+func receipt(body io.Reader, key string) (string, error) {
+	var m mail
+	if err := json.NewDecoder(body).Decode(&m); err != nil {
+		return "", fmt.Errorf("the mailer's answer: %w", err)
+	}
+	if m.ID == "" || m.Key != key {
+		return "", fmt.Errorf("the mailer answered mail %q of key %q", m.ID, m.Key)
+	}
+	return m.ID, nil
+}
+
 func main() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
-	box := &mailbox{url: "http://" + l.Addr().String(), sent: make(map[string]invoice)}
+	box := &mailbox{url: "http://" + l.Addr().String(), sent: make(map[string]mail)}
 	server := &http.Server{Handler: box}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) }) // until Close
