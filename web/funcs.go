@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -21,30 +22,27 @@ import (
 //go:embed template
 var templateFiles embed.FS
 
-// parsePages reads the template of each page, with the layout around it and the
-// parts that pages share.
-func parsePages(s *static) (map[string]*template.Template, error) {
-	files, err := fs.Glob(templateFiles, "template/page/*.html")
+// layout is what pages share: the layout around each, and parts. Like the files that pages name it is the same for every
+// handler, so a process parses it once, when it shows its first page. What cannot be parsed is a bug, and panics.
+var layout = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(funcs(files())).ParseFS(templateFiles, "template/*.html"))
+})
+
+// pages are the templates by the name of their page, each of which is parsed, and escaped, when the page is first shown.
+var pages = sync.OnceValue(func() map[string]func() *template.Template {
+	names, err := fs.Glob(templateFiles, "template/page/*.html")
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
-	base, err := template.New("").Funcs(funcs(s)).ParseFS(templateFiles, "template/*.html")
-	if err != nil {
-		return nil, err
+	all := make(map[string]func() *template.Template, len(names))
+	for _, f := range names {
+		all[strings.TrimSuffix(path.Base(f), ".html")] = sync.OnceValue(func() *template.Template {
+			page := template.Must(layout().Clone())
+			return template.Must(page.ParseFS(templateFiles, f))
+		})
 	}
-	pages := make(map[string]*template.Template)
-	for _, f := range files {
-		t, err := base.Clone()
-		if err == nil {
-			t, err = t.ParseFS(templateFiles, f)
-		}
-		if err != nil {
-			return nil, err
-		}
-		pages[strings.TrimSuffix(path.Base(f), ".html")] = t
-	}
-	return pages, nil
-}
+	return all
+})
 
 // funcs are what templates may call.
 func funcs(s *static) template.FuncMap {

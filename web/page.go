@@ -193,7 +193,7 @@ func (s *site) frame(r *http.Request, p page, after string) (frame, error) {
 // their reader may see now.
 func (s *site) write(w http.ResponseWriter, r *http.Request, name string, f frame) {
 	var b bytes.Buffer
-	if err := s.pages[name].ExecuteTemplate(&b, "layout", f); err != nil {
+	if err := pages()[name]().ExecuteTemplate(&b, "layout", f); err != nil {
 		s.log.ErrorContext(r.Context(), "render page", "page", name, "err", err)
 		http.Error(w, "This page could not be made; the log of Keep says why.", http.StatusInternalServerError)
 		return

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 //go:embed static
@@ -19,6 +20,15 @@ type static struct {
 	files  http.Handler
 	hashes map[string]string // by name
 }
+
+// files are those of this program, which are looked through once.
+var files = sync.OnceValue(func() *static {
+	s, err := newStatic()
+	if err != nil {
+		panic(err) // they are in the executable
+	}
+	return s
+})
 
 func newStatic() (*static, error) {
 	sub, err := fs.Sub(staticFiles, "static")

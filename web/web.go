@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"net/http"
 
@@ -100,8 +99,6 @@ type site struct {
 	cfg    Config
 	policy policy.Policy
 	log    *slog.Logger
-	static *static
-	pages  map[string]*template.Template
 }
 
 // New returns the handler of all pages and of the files below /static/. It starts
@@ -119,20 +116,13 @@ func New(cfg Config) (http.Handler, error) {
 		s.policy = *cfg.Policy
 	}
 	s.cfg.Version = cmp.Or(cfg.Version, "devel")
-	var err error
-	if s.static, err = newStatic(); err != nil {
-		return nil, fmt.Errorf("web: static files: %w", err)
-	}
-	if s.pages, err = parsePages(s.static); err != nil {
-		return nil, fmt.Errorf("web: templates: %w", err)
-	}
 	return s.handler(), nil
 }
 
 // handler routes requests. A pattern names what it shows.
 func (s *site) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /static/", s.static)
+	mux.Handle("GET /static/", files())
 	mux.HandleFunc("GET /live", s.allow(access.Viewer, s.live))
 	mux.HandleFunc("GET /find", s.allow(access.Viewer, s.find))
 	s.work(mux)
