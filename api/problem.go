@@ -47,6 +47,7 @@ type Kind string
 const (
 	KindNotFound      Kind = "not-found"           // there is no such thing
 	KindNoRoute       Kind = "no-route"            // the server knows no such request: it may be an older Keep
+	KindMethod        Kind = "method"              // the path is known, and takes other methods
 	KindUnauthorized  Kind = "unauthorized"        // the request has no valid credential
 	KindForbidden     Kind = "forbidden"           // the role is too low
 	KindBadCursor     Kind = "bad-cursor"          // the list did not make the cursor

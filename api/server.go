@@ -207,7 +207,7 @@ func New(cfg Config) (*Server, error) {
 	s.docs = sync.OnceValues(func() (*manual, error) { return newManual(s.whole()) })
 	mux.HandleFunc("GET "+Prefix+"/openapi.json", s.serveDocument)
 	mux.HandleFunc("GET "+Prefix+"/docs", s.serveDocs)
-	mux.HandleFunc(Prefix+"/", notFound)
+	mux.HandleFunc(Prefix+"/", otherwise(mux))
 	var err error
 	s.handler, err = s.guarded(mux)
 	return s, err
@@ -265,9 +265,31 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.handler.ServeHTTP(w, r)
 }
 
-// notFound answers what is no route.
-func notFound(w http.ResponseWriter, r *http.Request) {
-	writeProblem(w, problemOf(http.StatusNotFound, KindNoRoute, "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
+// otherwise answers what is no route of mux: of a path that is known, it says which methods are.
+func otherwise(mux *http.ServeMux) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		methods := methodsOf(mux, r)
+		if len(methods) == 0 {
+			writeProblem(w, problemOf(http.StatusNotFound, KindNoRoute, "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
+			return
+		}
+		allow := strings.Join(methods, ", ")
+		w.Header().Set("Allow", allow)
+		writeProblem(w, problemOf(http.StatusMethodNotAllowed, KindMethod, r.URL.Path+" takes "+allow+", not "+r.Method+"; see "+Prefix+"/docs"))
+	}
+}
+
+// methodsOf returns the methods for which mux has a route to the path of r.
+func methodsOf(mux *http.ServeMux, r *http.Request) []string {
+	var found []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.WithContext(r.Context()) // a copy
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != Prefix+"/" {
+			found = append(found, method)
+		}
+	}
+	return found
 }
 
 // wellFormed is JSON without text that Unicode cannot hold: two ids that differ in it would

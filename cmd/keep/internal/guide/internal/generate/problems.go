@@ -48,6 +48,7 @@ var areas = []area{
 		"forbidden":           {do: "Use a token of a higher role: viewer, operator, author or admin."},
 		"internal":            {do: "Look into the log of the host. The request may have been carried out: look before you repeat it."},
 		"limit-needed":        {do: "Send a limit that is higher than the one that holds with raise, and none with another action."},
+		"method":              {do: "Use one of the methods that `Allow` and the detail name. If the path should take yours, the host is an older Keep: upgrade it."},
 		"no-route":            {do: "Check the path. If it is right, the host is an older Keep: upgrade it, or use its own client."},
 		"no-version":          {do: "Send `If-Match` with the ETag of the workflow, or `If-None-Match: *` for a new one."},
 		"not-found":           {do: "Check the id. What is old may have been deleted by retention."},
@@ -81,8 +82,7 @@ var areas = []area{
 		"not-sent":          {do: "Send the request again with the same key. Nothing was done."},
 		"upstream-failed":   {do: "Look at the service whether it happened before you send it again: without a key nothing is on record.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 	}},
-	{"Deliveries to hooks", "They are answers to services that deliver ([hooks.md](hooks.md)), beside `not-found` (no such hook) and `too-large` (the body has more than `body_limit`).", []string{"api/hook"}, map[string]advice{
-		"method":      {happened: "a hook takes POST only", do: "Register the URL as one for deliveries. It is no page."},
+	{"Deliveries to hooks", "They are answers to services that deliver ([hooks.md](hooks.md)), beside `method` (a hook takes POST only: register the URL as one for deliveries, it is no page), `not-found` (no such hook) and `too-large` (the body has more than `body_limit`).", []string{"api/hook"}, map[string]advice{
 		"unverified":  {happened: "the signature or the secret is missing or wrong, or the delivery is too old", do: "Compare the secret of the service with the one in keep.toml, and the clocks of both. `keep hooks` shows the last refusal."},
 		"media-type":  {happened: "the body is of a kind that no hook takes", do: "Have the service send JSON, as the detail says."},
 		"bad-body":    {happened: "the body is cut off, or not what its media type says", do: "Look at the detail. A service that cuts bodies off usually delivers again."},
