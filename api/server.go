@@ -292,11 +292,14 @@ func methodsOf(mux *http.ServeMux, r *http.Request) []string {
 	return found
 }
 
-// wellFormed is JSON without text that Unicode cannot hold: two ids that differ in it would
-// be one.
+// wellFormed is JSON without text that Unicode cannot hold, since two ids that differ in it would be one, and without what
+// other readers would read otherwise.
 var wellFormed = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) error {
 	if err := canonical.WellFormed(data); err != nil {
 		return fmt.Errorf("a text of the body %w", err)
+	}
+	if err := canonical.Unambiguous(data); err != nil {
+		return err
 	}
 	return huma.DefaultJSONFormat.Unmarshal(data, v)
 }}

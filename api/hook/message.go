@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/law/given"
 )
 
@@ -30,10 +31,7 @@ func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
 	case contentType == "" || err == nil && (media == "application/json" || strings.HasSuffix(media, "+json")):
-		if !utf8.Valid(body) || !json.Valid(body) {
-			return nil, errors.New("the body is not JSON in UTF-8")
-		}
-		return body, nil
+		return body, checkJSON(body)
 	case err != nil || media != formType:
 		return nil, errMediaType
 	}
@@ -52,6 +50,22 @@ func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(object)
+}
+
+// checkJSON returns why a body is no JSON that every reader reads alike.
+func checkJSON(body []byte) error {
+	if !utf8.Valid(body) {
+		return errors.New("the body is not JSON in UTF-8: it has bytes that are not UTF-8")
+	}
+	if err := canonical.Unambiguous(body); err != nil {
+		return fmt.Errorf("the body, %w", err)
+	}
+	var raw json.RawMessage
+	err := json.Unmarshal(body, &raw)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("the body is not JSON in UTF-8: %w, at byte %d of %d", err, syntax.Offset, len(body))
+	}
+	return err
 }
 
 // An idRule says where a delivery has its id: in a header, or in the payload; or that its body is what it is known by.

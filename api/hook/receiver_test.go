@@ -324,6 +324,9 @@ func TestAnswers(t *testing.T) {
 		{"two values", "POST", "h", `{} {}`, token, 400, "bad-body"},
 		{"empty", "POST", "h", ``, token, 400, "bad-body"},
 		{"not UTF-8", "POST", "h", "{\"a\": \"\xff\"}", token, 400, "bad-body"},
+		{"one name twice", "POST", "h", `{"id": 1, "a": {"id": 1, "id": 2}}`, token, 400, "bad-body"},
+		{"very deep", "POST", "header", strings.Repeat("[", 101) + strings.Repeat("]", 101), with("X-Id", "deep"), 400, "bad-body"},
+		{"deep", "POST", "header", strings.Repeat("[", 100) + strings.Repeat("]", 100), with("X-Id", "deep"), 200, ""},
 		{"another type", "POST", "h", `{}`, with("Content-Type", "text/plain"), 415, "media-type"},
 		{"a bad type", "POST", "h", `{}`, with("Content-Type", "a/b/c;;"), 415, "media-type"},
 		{"no id", "POST", "h", `{"a": {"list": [1]}}`, token, 400, "bad-id"},
@@ -347,6 +350,15 @@ func TestAnswers(t *testing.T) {
 		}
 		if tt.status == 503 && got.header.Get("Retry-After") == "" || tt.status == 405 && got.header.Get("Allow") != "POST" {
 			t.Errorf("%s: headers %v", tt.name, got.header)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"id": 1, "a": {"id": 1, "id": 2}}`: `at a: two members have the name \"id\"`,
+		`{"id": 1,`:                          "unexpected end of JSON input, at byte 9 of 9",
+		"\xff":                               "bytes that are not UTF-8",
+	} {
+		if got := w.send("POST", "h", body, token...); !strings.Contains(got.body, want) {
+			t.Errorf("%s: %s, want %q", body, got.body, want)
 		}
 	}
 	// As curl -d sends it.
