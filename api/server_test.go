@@ -338,7 +338,10 @@ func TestConfirmation(t *testing.T) {
 	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen"}`).want(t, 422,
 		"problems/confirmation-needed", fullEscalation.Attempted)
 	w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
+	list := api.Prefix + "/escalations?all=true"
+	w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":null`, `"closed_at":null`)
 	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen","confirm":true}`).want(t, 200, `"by":"ann"`)
+	w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":{"action":"did-not-happen","by":"ann","from":"api"`, `"closed_at":"20`)
 }
 
 // A person says that a call happened, and with which result: null is one, nothing is not.
