@@ -262,7 +262,22 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
+	if coding := codingOf(r); coding != "" {
+		w.Header().Set("Accept-Encoding", "identity")
+		writeProblem(w, problemOf(http.StatusUnsupportedMediaType, KindMediaType,
+			fmt.Sprintf("the body is encoded (Content-Encoding: %.60s); send it as it is, without that header", coding)))
+		return
+	}
 	s.handler.ServeHTTP(w, r)
+}
+
+// codingOf returns how the body of a request is encoded; empty: it is not, or there is none.
+func codingOf(r *http.Request) string {
+	coding := strings.Join(r.Header.Values("Content-Encoding"), ", ")
+	if r.Method != http.MethodPost && r.Method != http.MethodPut || strings.EqualFold(coding, "identity") {
+		return ""
+	}
+	return coding
 }
 
 // otherwise answers what is no route of mux: of a path that is known, it says which methods are.
@@ -301,7 +316,11 @@ var wellFormed = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal:
 	if err := canonical.Unambiguous(data); err != nil {
 		return err
 	}
-	return huma.DefaultJSONFormat.Unmarshal(data, v)
+	err := huma.DefaultJSONFormat.Unmarshal(data, v)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("it is not JSON: %w, at byte %d of %d", err, syntax.Offset, len(data))
+	}
+	return err
 }}
 
 // description returns what the OpenAPI document says of the whole.
@@ -324,6 +343,7 @@ func description(version string) huma.Config {
 		},
 		Formats:                      map[string]huma.Format{"application/json": wellFormed, "json": wellFormed},
 		DefaultFormat:                "application/json",
+		Transformers:                 []huma.Transformer{typed},
 		RejectUnknownQueryParameters: true,
 	}
 }

@@ -21,19 +21,22 @@ import (
 )
 
 // errMediaType is returned for a body that is neither JSON nor a form.
-var errMediaType = errors.New("the body is neither JSON nor a form")
+var errMediaType = errors.New("the body is neither JSON nor a form, as it is sent")
 
 const formType = "application/x-www-form-urlencoded"
 
 // payloadOf returns the body of a verified delivery as the payload of an event: JSON as it
 // came, a form as an object of its fields. A field that repeats is a list.
-func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
+func payloadOf(h http.Header, body []byte) (json.RawMessage, error) {
+	contentType, coding := h.Get("Content-Type"), strings.Join(h.Values("Content-Encoding"), ", ")
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
+	case coding != "" && !strings.EqualFold(coding, "identity"):
+		return nil, fmt.Errorf("%w (Content-Encoding: %.60s); have it sent without being compressed", errMediaType, coding)
 	case contentType == "" || err == nil && (media == "application/json" || strings.HasSuffix(media, "+json")):
 		return body, checkJSON(body)
 	case err != nil || media != formType:
-		return nil, errMediaType
+		return nil, fmt.Errorf("%w (Content-Type: %.60s); have application/json sent", errMediaType, contentType)
 	}
 	fields, err := url.ParseQuery(string(body))
 	if err != nil {

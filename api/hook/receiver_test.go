@@ -328,6 +328,8 @@ func TestAnswers(t *testing.T) {
 		{"very deep", "POST", "header", strings.Repeat("[", 101) + strings.Repeat("]", 101), with("X-Id", "deep"), 400, "bad-body"},
 		{"deep", "POST", "header", strings.Repeat("[", 100) + strings.Repeat("]", 100), with("X-Id", "deep"), 200, ""},
 		{"another type", "POST", "h", `{}`, with("Content-Type", "text/plain"), 415, "media-type"},
+		{"compressed", "POST", "h", "\x1f\x8b", with("Content-Encoding", "gzip"), 415, "media-type"},
+		{"not compressed", "POST", "header", `1`, with("Content-Encoding", "identity", "X-Id", "i5"), 200, ""},
 		{"a bad type", "POST", "h", `{}`, with("Content-Type", "a/b/c;;"), 415, "media-type"},
 		{"no id", "POST", "h", `{"a": {"list": [1]}}`, token, 400, "bad-id"},
 		{"null", "POST", "h", `null`, token, 400, "bad-id"},
@@ -369,7 +371,7 @@ func TestAnswers(t *testing.T) {
 	for _, e := range w.events() {
 		payloads[e.MessageID] = string(e.Payload)
 	}
-	for id, want := range map[keep.MessageID]string{"12345678901234567890": `{"a": {"list": [1, {"id": 12345678901234567890}]}}`, "i1": "[1]", "i2": "1", "i3": `{"a":["1","2"],"b":"x y"}`} {
+	for id, want := range map[keep.MessageID]string{"12345678901234567890": `{"a": {"list": [1, {"id": 12345678901234567890}]}}`, "i1": "[1]", "i2": "1", "i5": "1", "i3": `{"a":["1","2"],"b":"x y"}`} {
 		if payloads[id] != want {
 			t.Errorf("payload of %s is %s, want %s", id, payloads[id], want)
 		}

@@ -103,6 +103,8 @@ var boundsBreaks = []Break{
 		`|| of != mark`, `|| of == ""`, "./api -run TestCursorsAreOfTheirList"},
 	{"body-with-one-name-twice", "explained", "api/server.go",
 		`if err := canonical.Unambiguous(data); err != nil {`, `if err := canonical.Unambiguous(nil); err != nil {`, "./api -run TestAmbiguousBodies"},
+	{"problem-repeats-the-body", "no-ambient-power", "api/problem.go",
+		`		e.Value = nil`, `		_ = e.Value`, "./api -run TestUnfitRequests"},
 	{"json-without-a-floor", "bounded", "law/canonical/unambiguous.go",
 		`if len(open) == MaxDepth {`, `if len(open) == 100*MaxDepth {`, "./law/canonical"},
 	{"grant-is-replaced-unnamed", "permitted", "api/grants.go",
