@@ -424,7 +424,7 @@ func (s *Server) pause(ctx context.Context, in *struct {
 	p := cmp.Or(in.Body, new(Pause))
 	return s.setPaused(ctx, in.Workflow, func() error {
 		if p.IfRunning {
-			return s.cfg.Actor.PauseRunning(ctx, in.Workflow, p.Note)
+			return s.otherwisePaused(ctx, in.Workflow, "if_running", s.cfg.Actor.PauseRunning(ctx, in.Workflow, p.Note))
 		}
 		return s.cfg.Actor.Pause(ctx, in.Workflow, p.Note)
 	})
@@ -436,10 +436,29 @@ func (s *Server) resume(ctx context.Context, in *struct {
 }) (Workflow, error) {
 	return s.setPaused(ctx, in.Workflow, func() error {
 		if in.Body != nil && in.Body.IfNote != nil {
-			return s.cfg.Actor.ResumePaused(ctx, in.Workflow, *in.Body.IfNote)
+			return s.otherwisePaused(ctx, in.Workflow, "if_note", s.cfg.Actor.ResumePaused(ctx, in.Workflow, *in.Body.IfNote))
 		}
 		return s.cfg.Actor.Resume(ctx, in.Workflow)
 	})
+}
+
+// otherwisePaused says of a workflow that is not paused as the condition has it how it is, and that nothing was changed.
+func (s *Server) otherwisePaused(ctx context.Context, name keep.WorkflowName, condition string, err error) error {
+	if !errors.Is(err, keep.ErrStale) {
+		return err
+	}
+	w, readErr := ShowWorkflow(ctx, s.cfg.Store, name)
+	if readErr != nil {
+		return readErr
+	}
+	state := "is not paused"
+	switch {
+	case w.Paused && w.PauseNote != nil:
+		state = fmt.Sprintf("is paused, with the note %q", shorten(*w.PauseNote, 200))
+	case w.Paused:
+		state = "is paused, without a note"
+	}
+	return problemOf(http.StatusConflict, KindStale, fmt.Sprintf("workflow %s %s; nothing was changed. Leave out %s to do it all the same", name, state, condition))
 }
 
 // setPaused looks the workflow up first: a mistyped name is not found, and

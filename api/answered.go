@@ -34,8 +34,11 @@ func NoticeOf(n keep.Notice) Notice {
 }
 
 // AnsweredOf returns the object of e.
-func AnsweredOf(e keep.Escalation) Answered {
-	out := Answered{Escalation: EscalationOf(e), ClosedAt: timeOf(e.ClosedAt)}
+func AnsweredOf(e keep.Escalation) Answered { return answered(EscalationOf(e), e) }
+
+// answered adds to the object of e how it was answered.
+func answered(v Escalation, e keep.Escalation) Answered {
+	out := Answered{Escalation: v, ClosedAt: timeOf(e.ClosedAt)}
 	if d := e.Decision; d != nil {
 		out.Decision = &Decision{Action: d.Action, By: d.By, From: d.From, Note: orNull(d.Note), At: Time(d.At)}
 	}

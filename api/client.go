@@ -204,6 +204,9 @@ func problemIn(res *http.Response) error {
 		return e
 	}
 	for _, m := range p.Errors {
+		if kind != "" { // the detail names them
+			break
+		}
 		p.Detail += ": " + m.Message
 		if m.Location != "" {
 			p.Detail += " (" + m.Location + ")"

@@ -75,9 +75,9 @@ func (c *Client) Item(ctx context.Context, w keep.WorkflowName, id string) (Item
 	return read[Item](ctx, c, nil, "workflows", string(w), "items", id)
 }
 
-// Escalations returns a page of questions.
-func (c *Client) Escalations(ctx context.Context, f EscalationQuery, p Paging) (Page[Escalation], error) {
-	return read[Page[Escalation]](ctx, c, struct {
+// Escalations returns a page of questions with their answers.
+func (c *Client) Escalations(ctx context.Context, f EscalationQuery, p Paging) (Page[Answered], error) {
+	return read[Page[Answered]](ctx, c, struct {
 		EscalationQuery
 		Paging
 	}{f, p}, "escalations")

@@ -20,7 +20,7 @@ type Comparer interface {
 // through with.
 type CompareRequest struct {
 	From    string  `json:"from,omitempty" doc:"the version whose runs are gone through; empty: the current one"`
-	Version string  `json:"version,omitempty" doc:"the other version"`
+	Version string  `json:"version,omitempty" doc:"the other version; needed unless there is a script"`
 	Script  *Script `json:"script,omitempty" doc:"a script that needs not be deployed, in the place of version"`
 }
 
@@ -89,6 +89,10 @@ func (s *Server) compares() {
 		"Say what another version would have done otherwise with the recorded runs of one; nothing is sent", access.Author)
 	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
 	register(s, op, func(ctx context.Context, in *compareInput) (*out[Comparison], error) {
+		if in.Body.Version == "" && in.Body.Script == nil {
+			return nil, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "say what the runs are compared with: version, one of those that "+
+				Prefix+"/workflows/"+segment(string(in.Workflow))+"/versions lists, or script")
+		}
 		if s.cfg.Replayer == nil {
 			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
 		}

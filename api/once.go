@@ -16,7 +16,7 @@ const keyLease = 10 * time.Second
 
 // nothingDone are the statuses of answers that say so: the key is free, and the same request is executed once it can be.
 var nothingDone = []int{
-	http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
+	http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge,
 	http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusNotImplemented,
 }
 

@@ -130,11 +130,12 @@ func TestRefusalsHoldNoKey(t *testing.T) {
 		status int
 	}{
 		"/workflows/invoices/trigger":    {`{"handler":"poll"}`, 409},
-		"/workflows/invoices/events":     {``, 404},
+		"/workflows/invoices/events":     {``, 405},
 		"/workflows/invoices/pause":      {`{"typo":1}`, 422},
 		"/workflows/invoices/resume":     {`{`, 400},
 		"/escalations/esc_1/decision":    {`{"action":"approve"}`, 409},
-		"/workflows/invoices/items/redo": {`{}`, 404},
+		"/workflows/invoices/items/redo": {`{}`, 405},
+		"/workflows/invoices/nothing":    {`{}`, 404},
 	} {
 		for range 2 {
 			got := w.ask("ann operator", "POST", api.Prefix+path, c.body, "Idempotency-Key", path)

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -47,8 +49,12 @@ type Kind string
 const (
 	KindNotFound      Kind = "not-found"           // there is no such thing
 	KindNoRoute       Kind = "no-route"            // the server knows no such request: it may be an older Keep
+	KindMethod        Kind = "method"              // the path is known, and takes other methods
 	KindUnauthorized  Kind = "unauthorized"        // the request has no valid credential
 	KindForbidden     Kind = "forbidden"           // the role is too low
+	KindBadBody       Kind = "bad-body"            // the body is missing, or no JSON that all readers read alike
+	KindBadRequest    Kind = "bad-request"         // a member of the body, or a parameter, is not as the document describes it
+	KindMediaType     Kind = "media-type"          // the body is not sent as JSON, or encoded
 	KindBadCursor     Kind = "bad-cursor"          // the list did not make the cursor
 	KindBadTime       Kind = "bad-time"            // the time of a filter cannot be read
 	KindAmbiguous     Kind = "ambiguous"           // it does not say which one
@@ -78,6 +84,46 @@ const (
 // problemOf returns a problem of RFC 9457.
 func problemOf(status int, kind Kind, detail string) *huma.ErrorModel {
 	return &huma.ErrorModel{Type: idempotency.ProblemBase + string(kind), Title: http.StatusText(status), Status: status, Detail: detail}
+}
+
+// typed gives a problem that was found before an operation began its type, and names in the detail what is wrong. What was sent
+// is not repeated: it may hold a secret, and who reads a log of answers has no right to it.
+func typed(_ huma.Context, _ string, v any) (any, error) {
+	p, ok := v.(*huma.ErrorModel)
+	if !ok || p.Type != "" {
+		return v, nil
+	}
+	for _, e := range p.Errors {
+		e.Value = nil
+	}
+	detail, found := placesOf(p), p.Errors
+	switch p.Status {
+	case http.StatusBadRequest:
+		p = problemOf(http.StatusBadRequest, KindBadBody, detail)
+	case http.StatusRequestEntityTooLarge:
+		p = problemOf(http.StatusRequestEntityTooLarge, KindTooLarge, detail)
+	case http.StatusUnsupportedMediaType:
+		p = problemOf(http.StatusUnsupportedMediaType, KindMediaType, detail+"; send JSON, as Content-Type: application/json")
+	case http.StatusUnprocessableEntity:
+		p = problemOf(http.StatusUnprocessableEntity, KindBadRequest, detail)
+	}
+	p.Errors = found
+	return p, nil
+}
+
+// maxPlaces is how many places the detail of a problem names.
+const maxPlaces = 5
+
+// placesOf returns what is wrong in a request, each with its place.
+func placesOf(p *huma.ErrorModel) string {
+	var places []string
+	for _, e := range p.Errors[:min(len(p.Errors), maxPlaces)] {
+		places = append(places, e.Location+": "+e.Message)
+	}
+	if more := len(p.Errors) - maxPlaces; more > 0 {
+		places = append(places, fmt.Sprintf("and %d more", more))
+	}
+	return cmp.Or(strings.Join(places, "; "), p.Detail)
 }
 
 // writeProblem answers with a problem.

@@ -343,13 +343,17 @@ func (s *Server) readEscalations() {
 	get(s, "/escalations", "list-escalations", "Questions to people", func(ctx context.Context, in *struct {
 		EscalationQuery
 		Paging
-	}) (Page[Escalation], error) {
+	}) (Page[Answered], error) {
 		qs, next, err := s.questions(ctx, in.EscalationQuery, in.page())
 		if err != nil {
-			return Page[Escalation]{}, err
+			return Page[Answered]{}, err
 		}
 		all, err := withRuns(ctx, s.cfg.Store, each(qs, listed))
-		return paged(all, next, err)
+		answers := make([]Answered, 0, len(all))
+		for i, q := range all {
+			answers = append(answers, answered(q, qs[i]))
+		}
+		return paged(answers, next, err)
 	})
 	get(s, "/escalations/counts", "count-escalations", "How many questions there are, by kind", func(ctx context.Context, in *EscalationQuery) (Counted, error) {
 		return s.countQuestions(ctx, *in)

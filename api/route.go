@@ -53,6 +53,9 @@ func assemble(mux humago.Mux, version string, routes ...*route) *huma.OpenAPI {
 	for name, schema := range schemas.Map() {
 		nullable(schema, schemas.TypeFromRef("#/components/schemas/"+name))
 	}
+	if detail := schemas.Map()["ErrorDetail"]; detail != nil {
+		delete(detail.Properties, "value") // which typed takes away
+	}
 	return api.OpenAPI()
 }
 

@@ -207,7 +207,7 @@ func New(cfg Config) (*Server, error) {
 	s.docs = sync.OnceValues(func() (*manual, error) { return newManual(s.whole()) })
 	mux.HandleFunc("GET "+Prefix+"/openapi.json", s.serveDocument)
 	mux.HandleFunc("GET "+Prefix+"/docs", s.serveDocs)
-	mux.HandleFunc(Prefix+"/", notFound)
+	mux.HandleFunc(Prefix+"/", otherwise(mux))
 	var err error
 	s.handler, err = s.guarded(mux)
 	return s, err
@@ -262,21 +262,65 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
+	if coding := codingOf(r); coding != "" {
+		w.Header().Set("Accept-Encoding", "identity")
+		writeProblem(w, problemOf(http.StatusUnsupportedMediaType, KindMediaType,
+			fmt.Sprintf("the body is encoded (Content-Encoding: %.60s); send it as it is, without that header", coding)))
+		return
+	}
 	s.handler.ServeHTTP(w, r)
 }
 
-// notFound answers what is no route.
-func notFound(w http.ResponseWriter, r *http.Request) {
-	writeProblem(w, problemOf(http.StatusNotFound, KindNoRoute, "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
+// codingOf returns how the body of a request is encoded; empty: it is not, or there is none.
+func codingOf(r *http.Request) string {
+	coding := strings.Join(r.Header.Values("Content-Encoding"), ", ")
+	if r.Method != http.MethodPost && r.Method != http.MethodPut || strings.EqualFold(coding, "identity") {
+		return ""
+	}
+	return coding
 }
 
-// wellFormed is JSON without text that Unicode cannot hold: two ids that differ in it would
-// be one.
+// otherwise answers what is no route of mux: of a path that is known, it says which methods are.
+func otherwise(mux *http.ServeMux) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		methods := methodsOf(mux, r)
+		if len(methods) == 0 {
+			writeProblem(w, problemOf(http.StatusNotFound, KindNoRoute, "there is no "+r.Method+" "+r.URL.Path+"; see "+Prefix+"/docs"))
+			return
+		}
+		allow := strings.Join(methods, ", ")
+		w.Header().Set("Allow", allow)
+		writeProblem(w, problemOf(http.StatusMethodNotAllowed, KindMethod, r.URL.Path+" takes "+allow+", not "+r.Method+"; see "+Prefix+"/docs"))
+	}
+}
+
+// methodsOf returns the methods for which mux has a route to the path of r.
+func methodsOf(mux *http.ServeMux, r *http.Request) []string {
+	var found []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.WithContext(r.Context()) // a copy
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != Prefix+"/" {
+			found = append(found, method)
+		}
+	}
+	return found
+}
+
+// wellFormed is JSON without text that Unicode cannot hold, since two ids that differ in it would be one, and without what
+// other readers would read otherwise.
 var wellFormed = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: func(data []byte, v any) error {
 	if err := canonical.WellFormed(data); err != nil {
 		return fmt.Errorf("a text of the body %w", err)
 	}
-	return huma.DefaultJSONFormat.Unmarshal(data, v)
+	if err := canonical.Unambiguous(data); err != nil {
+		return err
+	}
+	err := huma.DefaultJSONFormat.Unmarshal(data, v)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("it is not JSON: %w, at byte %d of %d", err, syntax.Offset, len(data))
+	}
+	return err
 }}
 
 // description returns what the OpenAPI document says of the whole.
@@ -299,6 +343,7 @@ func description(version string) huma.Config {
 		},
 		Formats:                      map[string]huma.Format{"application/json": wellFormed, "json": wellFormed},
 		DefaultFormat:                "application/json",
+		Transformers:                 []huma.Transformer{typed},
 		RejectUnknownQueryParameters: true,
 	}
 }

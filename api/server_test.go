@@ -262,6 +262,9 @@ func TestRefusals(t *testing.T) {
 		{"ann viewer", "GET", "/runs/none", "", 404, "none"},
 		{"ann viewer", "GET", "/nothing", "", 404, "/api/v1/docs"},
 		{"ann viewer", "GET", "/runs?limit=0", "", 422, "query.limit"},
+		{"ann author", "POST", "/workflows/invoices/compare", `{}`, 422, "problems/ambiguous"},
+		{"ann author", "POST", "/workflows/invoices/compare", `{"from":"1.0"}`, 422, "/api/v1/workflows/invoices/versions"},
+		{"ann author", "POST", "/workflows/invoices/compare", `{"version":"2.0"}`, 501, "replays no runs"},
 		{"ann viewer", "GET", "/runs?stauts=active", "", 422, "stauts"},
 		{"ann viewer", "GET", "/runs?cursor=x", "", 400, "bad-cursor"},
 		{"ann viewer", "GET", "/runs?since=yesterday", "", 422, "bad-time"},
@@ -338,7 +341,10 @@ func TestConfirmation(t *testing.T) {
 	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen"}`).want(t, 422,
 		"problems/confirmation-needed", fullEscalation.Attempted)
 	w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
+	list := api.Prefix + "/escalations?all=true"
+	w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":null`, `"closed_at":null`)
 	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen","confirm":true}`).want(t, 200, `"by":"ann"`)
+	w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":{"action":"did-not-happen","by":"ann","from":"api"`, `"closed_at":"20`)
 }
 
 // A person says that a call happened, and with which result: null is one, nothing is not.

@@ -52,6 +52,9 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	sub := s.cfg.Changes.Subscribe(r.Context(), after)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead { // what follows has no end
+		return
+	}
 	c := http.NewResponseController(w)
 	if err := s.send(c, w, ": keep\n\n"); err != nil {
 		return

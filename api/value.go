@@ -2,7 +2,10 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keep-run/keep"
 )
@@ -19,11 +22,20 @@ func (t Time) String() string { return time.Time(t).UTC().Format(layout) }
 // MarshalText writes the time in UTC.
 func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads what MarshalText wrote. The error does not repeat the text.
 func (t *Time) UnmarshalText(text []byte) error {
 	v, err := time.Parse(time.RFC3339Nano, string(text))
+	if err != nil {
+		return errors.New("want a time of RFC 3339, such as 2026-11-20T09:30:00Z")
+	}
 	*t = Time(v)
-	return err
+	return nil
+}
+
+// TransformSchema says in the document how a time is written, so that a wrong one is refused by its name.
+func (*Time) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Format = "date-time"
+	return s
 }
 
 // timeOf returns t, or null if it is not set.

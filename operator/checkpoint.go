@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/canonical"
 )
 
 // A CheckpointError is returned when a value of a checkpoint cannot be set. Nothing was changed.
@@ -55,6 +56,8 @@ func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 		return refused("it is not set")
 	case value != nil && !json.Valid(value):
 		return refused("the value is no JSON")
+	case canonical.Unambiguous(value) != nil:
+		return refused("the value: %v", canonical.Unambiguous(value))
 	case len(value) > limits.KVValue:
 		return refused("%d bytes: at most %d", len(value), limits.KVValue)
 	case value != nil && total > limits.KVTotal:

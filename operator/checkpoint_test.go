@@ -85,6 +85,7 @@ func TestSetCheckpointRefused(t *testing.T) {
 		"no key":           {"p", "", "1", "1 to 512 bytes"},
 		"a long key":       {"p", strings.Repeat("k", 513), "1", "1 to 512 bytes"},
 		"no JSON":          {"p", "k", "{", "no JSON"},
+		"one name twice":   {"p", "k", `{"a":{"b":1,"b":2}}`, `at a: two members have the name "b"`},
 		"too large":        {"p", "k", `"` + strings.Repeat("x", limits.KVValue) + `"`, "at most 65536"},
 		"nothing to erase": {"p", "k", "", "not set"},
 	} {

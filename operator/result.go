@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/canonical"
 )
 
 // A ResultError is returned when a person says that a call happened, and the result that
@@ -35,7 +36,7 @@ func (e *ResultError) Error() string {
 func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutation, d keep.Decision) (json.RawMessage, error) {
 	results := o.cfg.Results
 	if d.Result != nil {
-		if err := results.CheckResult(m.Tool, d.Result); err != nil {
+		if err := o.checkGiven(m.Tool, d.Result); err != nil {
 			return nil, &ResultError{q.ID, d.Action, m.Tool, err.Error(), results.ResultSchema(m.Tool)}
 		}
 		return d.Result, nil
@@ -60,6 +61,14 @@ func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutat
 	return nil, nil
 }
 
+// checkGiven returns why what a person gave is no result of a tool.
+func (o *Operator) checkGiven(tool keep.ToolName, result json.RawMessage) error {
+	if err := canonical.Unambiguous(result); err != nil {
+		return fmt.Errorf("the result: %w", err)
+	}
+	return o.cfg.Results.CheckResult(tool, result)
+}
+
 // checkSaid returns why an answer may not say of the call of an approval that it was done: the
 // result is missing, or is none of its tool.
 func (o *Operator) checkSaid(q keep.Escalation, d keep.Decision) error {
@@ -73,7 +82,7 @@ func (o *Operator) checkSaid(q keep.Escalation, d keep.Decision) error {
 	if q.Approval == nil {
 		return &ActionError{q.ID, d.Action, "it does not say which call it is about"}
 	}
-	if err := o.cfg.Results.CheckResult(q.Approval.Tool, result); err != nil {
+	if err := o.checkGiven(q.Approval.Tool, result); err != nil {
 		why = cmp.Or(why, err.Error())
 	}
 	if why != "" {

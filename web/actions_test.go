@@ -75,6 +75,7 @@ func TestActions(t *testing.T) {
 		before := w.desk.done("/replies")
 		c.get("/inbox/"+string(q.ID)).want(t, 200, ">It happened</button>", "what the call would have answered, as JSON (may be empty)", `name="result"`)
 		c.post("/inbox/"+string(q.ID), "action", "happened", "result", "{oops", "from", "question").want(t, 422, "The result is needed", "not JSON", "nothing was changed")
+		c.post("/inbox/"+string(q.ID), "action", "happened", "result", `{"id":1,"id":2}`, "from", "question").want(t, 422, "The result is needed", "two members have the name", "nothing was changed")
 		if w.question("mails").ID != q.ID {
 			t.Fatal("an answer that was refused closed the question")
 		}

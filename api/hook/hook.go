@@ -130,7 +130,7 @@ func (h *Hook) Check(header http.Header, body []byte, now time.Time) error {
 
 // Message returns the id and the payload of a delivery that was verified.
 func (h *Hook) Message(header http.Header, body []byte) (keep.MessageID, json.RawMessage, error) {
-	payload, err := payloadOf(header.Get("Content-Type"), body)
+	payload, err := payloadOf(header, body)
 	if err != nil {
 		return "", nil, err
 	}

@@ -16,26 +16,27 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/law/given"
 )
 
 // errMediaType is returned for a body that is neither JSON nor a form.
-var errMediaType = errors.New("the body is neither JSON nor a form")
+var errMediaType = errors.New("the body is neither JSON nor a form, as it is sent")
 
 const formType = "application/x-www-form-urlencoded"
 
 // payloadOf returns the body of a verified delivery as the payload of an event: JSON as it
 // came, a form as an object of its fields. A field that repeats is a list.
-func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
+func payloadOf(h http.Header, body []byte) (json.RawMessage, error) {
+	contentType, coding := h.Get("Content-Type"), strings.Join(h.Values("Content-Encoding"), ", ")
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
+	case coding != "" && !strings.EqualFold(coding, "identity"):
+		return nil, fmt.Errorf("%w (Content-Encoding: %.60s); have it sent without being compressed", errMediaType, coding)
 	case contentType == "" || err == nil && (media == "application/json" || strings.HasSuffix(media, "+json")):
-		if !utf8.Valid(body) || !json.Valid(body) {
-			return nil, errors.New("the body is not JSON in UTF-8")
-		}
-		return body, nil
+		return body, checkJSON(body)
 	case err != nil || media != formType:
-		return nil, errMediaType
+		return nil, fmt.Errorf("%w (Content-Type: %.60s); have application/json sent", errMediaType, contentType)
 	}
 	fields, err := url.ParseQuery(string(body))
 	if err != nil {
@@ -52,6 +53,22 @@ func payloadOf(contentType string, body []byte) (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(object)
+}
+
+// checkJSON returns why a body is no JSON that every reader reads alike.
+func checkJSON(body []byte) error {
+	if !utf8.Valid(body) {
+		return errors.New("the body is not JSON in UTF-8: it has bytes that are not UTF-8")
+	}
+	if err := canonical.Unambiguous(body); err != nil {
+		return fmt.Errorf("the body, %w", err)
+	}
+	var raw json.RawMessage
+	err := json.Unmarshal(body, &raw)
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("the body is not JSON in UTF-8: %w, at byte %d of %d", err, syntax.Offset, len(body))
+	}
+	return err
 }
 
 // An idRule says where a delivery has its id: in a header, or in the payload; or that its body is what it is known by.

@@ -205,7 +205,7 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook, pl
 		tooMany(w)
 		return
 	}
-	payload, err := payloadOf(req.Header.Get("Content-Type"), body)
+	payload, err := payloadOf(req.Header, body)
 	switch {
 	case errors.Is(err, errMediaType):
 		r.refuse(w, req, h, refusal{http.StatusUnsupportedMediaType, "media-type", err.Error(), err.Error()})

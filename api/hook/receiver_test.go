@@ -324,7 +324,12 @@ func TestAnswers(t *testing.T) {
 		{"two values", "POST", "h", `{} {}`, token, 400, "bad-body"},
 		{"empty", "POST", "h", ``, token, 400, "bad-body"},
 		{"not UTF-8", "POST", "h", "{\"a\": \"\xff\"}", token, 400, "bad-body"},
+		{"one name twice", "POST", "h", `{"id": 1, "a": {"id": 1, "id": 2}}`, token, 400, "bad-body"},
+		{"very deep", "POST", "header", strings.Repeat("[", 101) + strings.Repeat("]", 101), with("X-Id", "deep"), 400, "bad-body"},
+		{"deep", "POST", "header", strings.Repeat("[", 100) + strings.Repeat("]", 100), with("X-Id", "deep"), 200, ""},
 		{"another type", "POST", "h", `{}`, with("Content-Type", "text/plain"), 415, "media-type"},
+		{"compressed", "POST", "h", "\x1f\x8b", with("Content-Encoding", "gzip"), 415, "media-type"},
+		{"not compressed", "POST", "header", `1`, with("Content-Encoding", "identity", "X-Id", "i5"), 200, ""},
 		{"a bad type", "POST", "h", `{}`, with("Content-Type", "a/b/c;;"), 415, "media-type"},
 		{"no id", "POST", "h", `{"a": {"list": [1]}}`, token, 400, "bad-id"},
 		{"null", "POST", "h", `null`, token, 400, "bad-id"},
@@ -349,6 +354,15 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: headers %v", tt.name, got.header)
 		}
 	}
+	for body, want := range map[string]string{
+		`{"id": 1, "a": {"id": 1, "id": 2}}`: `at a: two members have the name \"id\"`,
+		`{"id": 1,`:                          "unexpected end of JSON input, at byte 9 of 9",
+		"\xff":                               "bytes that are not UTF-8",
+	} {
+		if got := w.send("POST", "h", body, token...); !strings.Contains(got.body, want) {
+			t.Errorf("%s: %s, want %q", body, got.body, want)
+		}
+	}
 	// As curl -d sends it.
 	if got := w.send("POST", "h", `{"a": {"list": [1, {"id": 1}]}}`, with("Content-Type", "application/x-www-form-urlencoded")...); !strings.Contains(got.body, "at $.a.list[1].id, ") || !strings.Contains(got.body, "have application/json sent") {
 		t.Errorf("JSON as a form: %s", got.body)
@@ -357,7 +371,7 @@ func TestAnswers(t *testing.T) {
 	for _, e := range w.events() {
 		payloads[e.MessageID] = string(e.Payload)
 	}
-	for id, want := range map[keep.MessageID]string{"12345678901234567890": `{"a": {"list": [1, {"id": 12345678901234567890}]}}`, "i1": "[1]", "i2": "1", "i3": `{"a":["1","2"],"b":"x y"}`} {
+	for id, want := range map[keep.MessageID]string{"12345678901234567890": `{"a": {"list": [1, {"id": 12345678901234567890}]}}`, "i1": "[1]", "i2": "1", "i5": "1", "i3": `{"a":["1","2"],"b":"x y"}`} {
 		if payloads[id] != want {
 			t.Errorf("payload of %s is %s, want %s", id, payloads[id], want)
 		}

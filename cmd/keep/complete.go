@@ -98,7 +98,7 @@ func mutationKeys(ctx context.Context, c *api.Client, _ []string) ([]string, err
 // questionIDs completes the open questions.
 func questionIDs(ctx context.Context, c *api.Client, _ []string) ([]string, error) {
 	qs, err := c.Escalations(ctx, api.EscalationQuery{}, recent)
-	return eachOf(qs.Items, func(q api.Escalation) string { return described(string(q.ID), string(q.Workflow)+": "+q.Question) }), err
+	return eachOf(qs.Items, func(q api.Answered) string { return described(string(q.ID), string(q.Workflow)+": "+q.Question) }), err
 }
 
 // topicNames completes the topics of the workflow named before.

@@ -24,17 +24,17 @@ import (
 // finds the others too.
 func (a *app) inboxCmd() *cobra.Command {
 	list := func() *cobra.Command {
-		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Escalation]{
+		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Answered]{
 			header: []string{"QUESTION", "WORKFLOW", "KIND", "SINCE", "ACTIONS", "ABOUT"},
-			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Escalation], error) {
+			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Answered], error) {
 				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow), Made: f.made(), Text: f.text}, p)
 			},
 			words: "titles, questions, what was attempted, and why",
-			row: func(q api.Escalation) []string {
+			row: func(q api.Answered) []string {
 				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.At(q.CreatedAt),
 					actionNames(q.Actions), terminal.CutTo(terminal.Clean(cmp.Or(terminal.OrEmpty(q.Title), q.Question)), terminal.MaxTitle)}
 			},
-			key: func(q api.Escalation) string { return string(q.ID) }, kinds: []feed.Kind{feed.Escalation},
+			key: func(q api.Answered) string { return string(q.ID) }, kinds: []feed.Kind{feed.Escalation},
 		})
 	}
 	show := showCmd(a, "show ID", "Show one question with its evidence", 1,

@@ -132,7 +132,7 @@ func (a *app) listAll(ctx context.Context, c *api.Client, f manyFilter, action k
 		}
 		for _, q := range page.Items {
 			for _, choice := range q.Actions {
-				if choice.Action != action || !f.matches(q) {
+				if choice.Action != action || !f.matches(q.Escalation) {
 					continue
 				}
 				// A list cuts what was attempted and leaves the payload out: nobody agrees to what he did not see.

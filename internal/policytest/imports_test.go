@@ -95,7 +95,7 @@ gateway                 clock  . law/... store connector connector/mcp engine in
 view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
 api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json
 api/access              clock  . store host/link
-api/hook                clock  . law/given store operator idempotency internal/room
+api/hook                clock  . law/canonical law/given store operator idempotency internal/room
 web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
 web/graph               pure
 web/internal/...        main   internal/npm

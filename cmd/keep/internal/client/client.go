@@ -64,7 +64,7 @@ func (e Env) Call(ctx context.Context, cfg *config.Config, open Opener, f func(c
 	}
 	err = f(&api.Client{Transport: w})
 	// A daemon of another version does not know the address, which nobody who types a command has seen.
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Kind == api.KindNoRoute && w.daemon != nil {
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Kind == api.KindNoRoute || p.Kind == api.KindMethod) && w.daemon != nil {
 		return fmt.Errorf("the running %s does not know this command, which is of %s; restart it with this version", w.daemon, buildinfo.Read().Version)
 	}
 	return err

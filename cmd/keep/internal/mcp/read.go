@@ -190,7 +190,7 @@ type workflowParams struct {
 type whyAnswer struct {
 	Workflow  api.Workflow     `json:"workflow"`
 	Runs      []api.Run        `json:"runs"`
-	Questions []api.Escalation `json:"questions"`
+	Questions []api.Answered `json:"questions"`
 }
 
 // why answers for a workflow as a whole what explain answers for one id. It is three reads, and something

@@ -36,6 +36,9 @@ var areas = []area{
 	{"The API", "", []string{"api"}, map[string]advice{
 		"account":             {do: "Read the detail: it says what the account lacks. `keep accounts show NAME` has the rest."},
 		"ambiguous":           {do: "Say which one is meant, as the detail lists them: by a longer id, or by the workflow."},
+		"bad-body":            {do: "Send a body that is JSON in UTF-8, and correct the place that the detail names. Nothing was done."},
+		"bad-request":         {do: "Correct each place of `errors`, which the detail names too: `body.limit` is a member of the body, `query.limit` a parameter. The OpenAPI document says what each takes. Nothing was done."},
+		"media-type":          {do: "Send JSON as `Content-Type: application/json`, without `Content-Encoding`."},
 		"bad-checkpoint":      {do: "Send a value that is JSON and within the limits, for a producer of the workflow."},
 		"bad-cursor":          {do: "Take the cursor from the page before, with the same filters, or start without one."},
 		"bad-event":           {do: "Correct the payload or the id as the detail says. Nothing was published."},
@@ -48,6 +51,7 @@ var areas = []area{
 		"forbidden":           {do: "Use a token of a higher role: viewer, operator, author or admin."},
 		"internal":            {do: "Look into the log of the host. The request may have been carried out: look before you repeat it."},
 		"limit-needed":        {do: "Send a limit that is higher than the one that holds with raise, and none with another action."},
+		"method":              {do: "Use one of the methods that `Allow` and the detail name. If the path should take yours, the host is an older Keep: upgrade it."},
 		"no-route":            {do: "Check the path. If it is right, the host is an older Keep: upgrade it, or use its own client."},
 		"no-version":          {do: "Send `If-Match` with the ETag of the workflow, or `If-None-Match: *` for a new one."},
 		"not-found":           {do: "Check the id. What is old may have been deleted by retention."},
@@ -81,11 +85,8 @@ var areas = []area{
 		"not-sent":          {do: "Send the request again with the same key. Nothing was done."},
 		"upstream-failed":   {do: "Look at the service whether it happened before you send it again: without a key nothing is on record.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 	}},
-	{"Deliveries to hooks", "They are answers to services that deliver ([hooks.md](hooks.md)), beside `not-found` (no such hook) and `too-large` (the body has more than `body_limit`).", []string{"api/hook"}, map[string]advice{
-		"method":      {happened: "a hook takes POST only", do: "Register the URL as one for deliveries. It is no page."},
+	{"Deliveries to hooks", "They are answers to services that deliver ([hooks.md](hooks.md)), beside `bad-body` (the body is cut off, or not what its media type says: a service that cuts bodies off usually delivers again), `media-type` (have the service send JSON or a form, not compressed), `method` (a hook takes POST only: register the URL as one for deliveries, it is no page), `not-found` (no such hook) and `too-large` (the body has more than `body_limit`).", []string{"api/hook"}, map[string]advice{
 		"unverified":  {happened: "the signature or the secret is missing or wrong, or the delivery is too old", do: "Compare the secret of the service with the one in keep.toml, and the clocks of both. `keep hooks` shows the last refusal."},
-		"media-type":  {happened: "the body is of a kind that no hook takes", do: "Have the service send JSON, as the detail says."},
-		"bad-body":    {happened: "the body is cut off, or not what its media type says", do: "Look at the detail. A service that cuts bodies off usually delivers again."},
 		"bad-id":      {happened: "the delivery has no id where the hook looks for one, or one that cannot be used", do: "Correct `id` of the hook in keep.toml."},
 		"id-taken":    {happened: "another hook delivered an event with this id into the same topic", do: "Give each of the two hooks a topic of its own ([hooks.md](hooks.md)). `keep hooks` names the other one."},
 		"unavailable": {happened: "Keep cannot take the delivery now; nothing was recorded", do: "Nothing, if the service delivers again: it was told when by `Retry-After`."},
@@ -104,7 +105,7 @@ func problems(root string) ([]byte, error) {
 	b.WriteString(guide.Generated + "\n# Problem types\n\nAn error of the API is a problem of RFC 9457: JSON with `type`, `title`, `status` and `detail`. Branch on the last part\n" +
 		"of `type`, which stays; `detail` is for people and may change. `keep docs TYPE` opens the entry of a type here, and where `keep docs`\n" +
 		"serves, `/problems/KIND` leads to it. A problem of\n" +
-		"type `about:blank`, or of none, has a status and a detail only: a request that does not fit the schema, or that was refused before it was read.\n")
+		"type `about:blank`, or of none, has a status and a detail only: the request was refused before it was read.\n")
 	var wrong []error
 	known := map[string]bool{}
 	for _, a := range areas {
