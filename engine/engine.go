@@ -236,7 +236,7 @@ func (e *Engine) HostID() keep.HostID { return e.cfg.Host.ID }
 // whose connectors ignored the end of their context; a call that does so is waited for.
 // With leases, Run gives each back as soon as nothing of its workflow is executed, and has given back all when it returns. It ends by itself, with
 // keep.ErrNewerDatabase, when a newer version has changed the database into one that
-// this one cannot work on, and with keep.ErrReplaced.
+// this one cannot work on, and with keep.ErrReplaced and keep.ErrClosed.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, quit := context.WithCancelCause(ctx)
 	defer quit(nil)

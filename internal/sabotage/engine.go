@@ -10,6 +10,8 @@ var engineBreaks = []Break{
 		`go func() { // ends before readWithin returns, or is abandoned`, `a.calls.Add(1); go func() { defer a.calls.Done()`, "./host -run TestRunEndsWithoutADeafRead"},
 	{"reads-are-abandoned-without-end", "bounded", "engine/abandoned.go",
 		`return e.abandoned >= maxAbandoned`, `return false`, "./engine -run TestAbandonedReadsAreBounded"},
+	{"runs-on-a-closed-store", "bounded", "engine/actor.go",
+		`keep.ErrReplaced, keep.ErrClosed}`, `keep.ErrReplaced}`, "./host -run TestRunEndsWithItsStore"},
 	{"waits-for-each-nanosecond", "bounded", "engine/actor.go",
 		`(step.At.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)`, `step.At.Sub(now)`, "./engine -run TestWaitsForTheMillisecond"},
 	{"short-leases-by-a-new-file", "explained", "host/host.go",
