@@ -12,6 +12,9 @@ var engineBreaks = []Break{
 		`return e.abandoned >= maxAbandoned`, `return false`, "./engine -run TestAbandonedReadsAreBounded"},
 	{"runs-on-a-closed-store", "bounded", "engine/actor.go",
 		`keep.ErrReplaced, keep.ErrClosed}`, `keep.ErrReplaced}`, "./host -run TestRunEndsWithItsStore"},
+	{"no-connection-was-used", "once", "testkit/connectortest/troubles.go",
+		`			warm(p)
+`, ``, "./testkit/connectortest -run TestSuiteCatchesAClientThatSendsTwice"},
 	{"waits-for-each-nanosecond", "bounded", "engine/actor.go",
 		`(step.At.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)`, `step.At.Sub(now)`, "./engine -run TestWaitsForTheMillisecond"},
 	{"short-leases-by-a-new-file", "explained", "host/host.go",
@@ -159,7 +162,7 @@ var engineBreaks = []Break{
 	{"nonsense-is-absence", "doubt-is-not-failure", "engine/tools.go",
 		"case ans.Verdict != connector.Absent && ans.Verdict != connector.Unwitnessed:\n\t\tans.Verdict = connector.Retry", "case ans.Verdict != connector.Absent && ans.Verdict != connector.Unwitnessed:\n\t\tans.Verdict = connector.Absent", "./internal/simtest -run TestSeeds"},
 	{"failed-lookup-is-absence", "doubt-is-not-failure", "engine/tools.go",
-		`ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}`, `ans = connector.Answer{Verdict: connector.Absent, Detail: err.Error()}`, "./internal/simtest -run TestSeeds"},
+		`ans = connector.Answer{Verdict: connector.Retry, Detail: readable(err.Error())}`, `ans = connector.Answer{Verdict: connector.Absent, Detail: readable(err.Error())}`, "./internal/simtest -run TestSeeds"},
 	{"hanging-lookup-is-not-cut", "bounded", "engine/tools.go",
 		`withTime(ctx, limit,`, `withTime(ctx, 1000*limit,`, "./internal/simtest -run TestOutcomes|TestSeeds"},
 	{"call-outlives-its-deadline", "doubt-is-not-failure", "engine/tools.go",
