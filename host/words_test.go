@@ -32,7 +32,9 @@ func runGo(t *testing.T, tools []connector.Tool, handlers ...handler.Handler) (k
 		_, err = h.Deploy(t.Context(), w)
 	}
 	if err == nil {
-		err = h.RunUntilIdle(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		err = h.RunUntilIdle(ctx)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -93,5 +95,25 @@ func TestErrorsAreReadable(t *testing.T) {
 				t.Errorf("%s: the log says %q", name, l.Text)
 			}
 		}
+	}
+}
+
+// A call in an item that this very run has done is a failure, which is recorded: the item is stored once.
+func TestCallInAnItemThatTheRunHasDone(t *testing.T) {
+	type params struct {
+		ID string `json:"id"`
+	}
+	tools := []connector.Tool{connector.NewMutator(connector.Spec{Name: "do", Identity: []string{"id"}}, connector.Change[params, string]{
+		Do: func(context.Context, string, params) (string, error) { return "", nil }})}
+	run, _ := runGo(t, tools, job(func(ctx context.Context, w *handler.Worker) error {
+		for range 2 {
+			if err := w.Item(ctx, "a", "A", func(_ context.Context, it *handler.Item) error { return nil }); err != nil {
+				return err
+			}
+		}
+		return w.Item(ctx, "a", "A", func(ctx context.Context, it *handler.Item) error { return it.Call(ctx, "svc.do", params{"1"}, nil) })
+	}))
+	if run.Error == nil || run.Error.Code != "item-done" || run.Status != keep.StatusLogic {
+		t.Errorf("the run is %s, stopped by %v; want item-done", run.Status, run.Error)
 	}
 }
