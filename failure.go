@@ -206,6 +206,9 @@ var (
 	// and could not after the migration that this version wants to make.
 	ErrOlderHosts = errors.New("hosts of an older version are at work")
 
+	// ErrClosed is returned when the database is not open, or not any more. A host on it ends.
+	ErrClosed = errors.New("the database is closed")
+
 	// ErrLocked is returned when another host works on the database.
 	ErrLocked = errors.New("another Keep host has the database open")
 

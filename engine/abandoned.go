@@ -10,7 +10,7 @@ import (
 )
 
 // maxAbandoned is how many reads a host leaves to connectors that ignore the end of
-// their context. Beside so many it waits for the next one (law: bounded).
+// their context. Beside so many no other one begins (law: bounded).
 const maxAbandoned = 100
 
 // A readAnswer is what a read came to.
@@ -20,43 +20,49 @@ type readAnswer struct {
 }
 
 // readWithin performs a read as tool.read does. It returns without the connector when
-// that ignores the end of its context: its result is discarded. The actor of its workflow, and with it Run, ends after it.
-func (a *actor) readWithin(ctx context.Context, t *tool, p *pass, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure) {
-	done := make(chan readAnswer, 1)
-	a.calls.Go(func() {
-		result, fail := t.read(p.within(ctx), c, params)
-		done <- readAnswer{result, fail}
-	})
-	ans, ok := await(ctx, done, t.spec.Timeout)
-	for stood := time.Duration(0); !ok && p.stood() > stood; { // its time did not run meanwhile
-		before := stood
-		stood = p.stood()
-		ans, ok = await(ctx, done, stood-before)
-	}
-	if !ok && a.abandon(t, done) {
+// that ignores the end of its context: the read is abandoned, its result is discarded, and nobody
+// waits for it, Run included. stood returns for how long the clock of the read was stopped; nil: it is not stopped.
+func (a *actor) readWithin(ctx context.Context, t *tool, stood func() time.Duration, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure) {
+	if a.e.tooManyAbandoned() {
 		return nil, &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: c.At, Message: fmt.Sprintf(
-			"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}
+			"%s is not read: %d reads whose connectors ignore that their time is over are still out in this process; have the connectors return when their context ends", t.name, maxAbandoned)}
 	}
-	if !ok {
-		ans = <-done
+	done := make(chan readAnswer, 1)
+	go func() { // ends before readWithin returns, or is abandoned
+		result, fail := t.read(ctx, c, params)
+		done <- readAnswer{result, fail}
+	}()
+	ans, ok := await(ctx, done, t.spec.Timeout)
+	for before := time.Duration(0); !ok && stood != nil && stood() > before; { // its time did not run meanwhile
+		more := stood() - before
+		before += more
+		ans, ok = await(ctx, done, more)
 	}
-	return ans.result, ans.fail
+	if ok {
+		return ans.result, ans.fail
+	}
+	a.abandon(t, done)
+	return nil, &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: c.At, Message: fmt.Sprintf(
+		"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}
 }
 
-// abandon leaves a read to itself, unless too many are.
-func (a *actor) abandon(t *tool, done <-chan readAnswer) bool {
+// tooManyAbandoned reports whether no read may begin beside those that are abandoned.
+func (e *Engine) tooManyAbandoned() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.abandoned >= maxAbandoned
+}
+
+// abandon leaves a read to itself.
+func (a *actor) abandon(t *tool, done <-chan readAnswer) {
 	a.e.mu.Lock()
 	defer a.e.mu.Unlock()
-	if a.e.abandoned >= maxAbandoned {
-		return false
-	}
 	a.e.abandoned++
 	a.log.Error("a connector ignores that the time of its read is over; the workflow continues without it", "tool", t.name, "left", a.e.abandoned)
-	a.calls.Go(func() {
+	go func() { // ends with the read
 		<-done
 		a.e.mu.Lock()
+		defer a.e.mu.Unlock()
 		a.e.abandoned--
-		a.e.mu.Unlock()
-	})
-	return true
+	}()
 }

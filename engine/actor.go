@@ -176,7 +176,7 @@ func (a *actor) run(ctx context.Context) error {
 
 // endsActor reports whether an actor ends with err though its context has not ended.
 func endsActor(err error) bool {
-	for _, end := range []error{errYields, errGone, errLeaseLost, keep.ErrFenced, keep.ErrReplaced} {
+	for _, end := range []error{errYields, errGone, errLeaseLost, keep.ErrFenced, keep.ErrReplaced, keep.ErrClosed} {
 		if errors.Is(err, end) {
 			return true
 		}

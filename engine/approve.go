@@ -243,7 +243,7 @@ func (x *execution) shown(ctx context.Context, c ledger.Call, spec connector.Spe
 	}
 	ctx, cancel := context.WithTimeout(x.within(ctx), x.e.policy.Reconcile.Inline)
 	defer cancel()
-	switch now, f := from.read(ctx, HostCall{Name: string(from.name)}, c.Identity); {
+	switch now, f := x.a.readWithin(ctx, from, nil, HostCall{Name: string(from.name)}, c.Identity); {
 	case f != nil:
 		a.NowWhy = cut(f.Message, maxShown)
 	case len(now) > maxClaim:

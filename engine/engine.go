@@ -232,11 +232,11 @@ func (e *Engine) HostID() keep.HostID { return e.cfg.Host.ID }
 
 // Run works until ctx is done, and returns nil then. Calls in flight are waited
 // for, up to policy.Shutdown; what is still out after that stays in_flight and
-// is asked about at the next start. All goroutines have ended when Run returns;
-// a connector that ignores the end of its context is waited for.
+// is asked about at the next start. All goroutines have ended when Run returns, but those of reads
+// whose connectors ignored the end of their context; a call that does so is waited for.
 // With leases, Run gives each back as soon as nothing of its workflow is executed, and has given back all when it returns. It ends by itself, with
 // keep.ErrNewerDatabase, when a newer version has changed the database into one that
-// this one cannot work on, and with keep.ErrReplaced.
+// this one cannot work on, and with keep.ErrReplaced and keep.ErrClosed.
 func (e *Engine) Run(ctx context.Context) error {
 	ctx, quit := context.WithCancelCause(ctx)
 	defer quit(nil)

@@ -214,7 +214,7 @@ func (h *scriptHost) read(ctx context.Context, t *tool, c HostCall, params json.
 		return nil, err
 	}
 	p.notice = h.x.newNotice(t)
-	result, f := h.x.a.readWithin(ctx, t, p, c, params)
+	result, f := h.x.a.readWithin(p.within(ctx), t, p.stood, c, params)
 	p.done(ctx, f, ctx.Err() != nil)
 	end(f)
 	if err := p.whyEnded(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -186,9 +187,11 @@ func (h *scriptHost) itemBegin(ctx context.Context, c HostCall) (json.RawMessage
 
 // knownItem returns the item as this run left it, or as it is stored.
 func (h *scriptHost) knownItem(ctx context.Context, id string) (keep.Item, error) {
-	for _, c := range h.finished {
+	for _, c := range slices.Backward(h.finished) {
 		if put, ok := c.(keep.PutItem); ok && put.Item.ID == id {
-			return put.Item, nil
+			it := put.Item
+			it.Rev++ // as the next commit stores it
+			return it, nil
 		}
 	}
 	if it, ok := h.items.take(id); ok {

@@ -454,7 +454,7 @@ func (t *tool) reconcileNow(ctx context.Context, m keep.Mutation) connector.Answ
 		noteLookup(ctx, t, context.Cause(ctx))
 		return connector.Answer{Verdict: connector.Retry, Detail: context.Cause(ctx).Error()}
 	case err != nil:
-		ans = connector.Answer{Verdict: connector.Retry, Detail: err.Error()}
+		ans = connector.Answer{Verdict: connector.Retry, Detail: readable(err.Error())}
 		noteLookup(ctx, t, err)
 		if f, ok := errors.AsType[*keep.Failure](err); ok && f.Class == keep.ClassPermission && (t.spec.Level == keep.LevelKey || ledger.Waits(f) || f.Account != "") {
 			refused := *f

@@ -272,7 +272,7 @@ func TestREADMEWorkflow(t *testing.T) {
 func TestGoOfDocuments(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
-	for _, file := range []string{"../host/example_test.go", "guard_test.go", "go/main.go"} {
+	for _, file := range []string{"../host/example_test.go", "../testkit/handlertest/example_test.go", "guard_test.go", "go/main.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -220,7 +220,7 @@ func (w *Worker) Item(ctx context.Context, id, title string, work func(ctx conte
 
 // fail ends the phase because the work of an item failed.
 func (w *Worker) fail(ctx context.Context, err error, at string) error {
-	_, failed := w.p.host(ctx, hostCall{name: "item.fail", args: []any{object{{"name", "an error"}, {"message", err.Error()}, {"at", at}}}})
+	_, failed := w.p.host(ctx, hostCall{name: "item.fail", args: []any{object{{"name", "an error"}, {"message", readable(err.Error())}, {"at", at}}}})
 	return failed
 }
 
@@ -289,7 +289,7 @@ func placed(err error, f any) error {
 	if err == nil {
 		return nil
 	}
-	return &keep.Failure{Class: keep.ClassLogic, Code: "handler-error", Message: err.Error(), At: placeOf(f)}
+	return &keep.Failure{Class: keep.ClassLogic, Code: "handler-error", Message: readable(err.Error()), At: placeOf(f)}
 }
 
 func (c Consumer[D, R]) key(_ context.Context, _ *phase, args []json.RawMessage) (any, error) {

@@ -43,6 +43,10 @@
 // process. It must return when its context ends, and must not start goroutines that outlive it.
 // Its memory and the processor time that it takes are the program's.
 //
+// # Tests
+//
+// Package testkit/handlertest runs a handler in a test, with fakes of its tools.
+//
 // # Versions
 //
 // The version of a workflow is its declaration and the program that has it: the host stores the

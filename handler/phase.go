@@ -132,7 +132,7 @@ func (p *phase) run(f function, done chan<- answer) {
 	ans := answer{err: keep.Failf(keep.ClassLogic, "handler-exit", "the handler ended its goroutine with runtime.Goexit; return an error")}
 	defer func() {
 		if v := recover(); v != nil {
-			ans = answer{err: &keep.Failure{Class: keep.ClassLogic, Code: "handler-panic", Message: fmt.Sprintf("panic: %v", v), At: callerPlace()}}
+			ans = answer{err: &keep.Failure{Class: keep.ClassLogic, Code: "handler-panic", Message: readable(fmt.Sprintf("panic: %v", v)), At: callerPlace()}}
 		}
 		done <- ans
 	}()
@@ -378,6 +378,9 @@ func (p *phase) log(level, text string) {
 	if len(text) > p.limits.LogLine {
 		text = strings.ToValidUTF8(text[:p.limits.LogLine], "") + "…"
 	}
-	where := callerPlace()
+	text, where := readable(text), callerPlace()
 	_ = p.ask(func() error { p.call.Log(level, text, where); return nil }) // over: nobody reads it
 }
+
+// readable returns what an error or a line of a log says in UTF-8: it is for people, and names nothing.
+func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -250,6 +251,37 @@ func TestShortLeasesAreNamedAtReload(t *testing.T) {
 		if got := strings.Contains(said.String(), "raise the ttl of policy.lease"); err != nil || got != want {
 			t.Errorf("shared %t: %v, warned %t, want %t:\n%s", shared, err, got, want, said.String())
 		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A host whose store is closed under it can do nothing any more: Run ends and says so, as RunUntilIdle does.
+func TestRunEndsWithItsStore(t *testing.T) {
+	for name, run := range map[string]func(*host.Host, context.Context) error{"Run": (*host.Host).Run, "RunUntilIdle": (*host.Host).RunUntilIdle} {
+		db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
+		if err := db.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h, err := host.Open(t.Context(), db, host.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := h.LoadGo(&handler.Workflow{Name: "w", Handlers: []handler.Handler{handler.Job{Name: "j", Schedule: keep.Schedule{Interval: time.Hour}, Run: func(context.Context, *handler.Worker) error {
+			return db.Close()
+		}}}})
+		if err == nil {
+			_, err = h.Deploy(t.Context(), w)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		if err := run(h, ctx); !errors.Is(err, keep.ErrClosed) || ctx.Err() != nil {
+			t.Errorf("%s: %v, want ErrClosed", name, err)
+		}
+		cancel()
 		if err := h.Close(); err != nil {
 			t.Error(err)
 		}

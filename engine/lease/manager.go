@@ -153,7 +153,7 @@ func (m *Manager) Run(ctx context.Context, quit func(error)) {
 		if err := m.turn(context.WithoutCancel(ctx)); err != nil && ctx.Err() == nil {
 			m.failed(ctx, err)
 			if Ends(err) {
-				m.log.ErrorContext(ctx, "this host must not touch the database any more, and ends", "host", m.host.ID, "err", err)
+				m.log.ErrorContext(ctx, "this host must not touch the database any more, or cannot, and ends", "host", m.host.ID, "err", err)
 				m.stopAll()
 				quit(err)
 			}
@@ -164,10 +164,10 @@ func (m *Manager) Run(ctx context.Context, quit func(error)) {
 	m.resign(context.WithoutCancel(ctx))
 }
 
-// Ends reports whether err says that this process must not touch the database any more: keep.ErrNewerDatabase
-// and keep.ErrReplaced.
+// Ends reports whether err says that this process must not touch the database any more, or cannot: keep.ErrNewerDatabase,
+// keep.ErrReplaced and keep.ErrClosed.
 func Ends(err error) bool {
-	return errors.Is(err, keep.ErrNewerDatabase) || errors.Is(err, keep.ErrReplaced)
+	return errors.Is(err, keep.ErrNewerDatabase) || errors.Is(err, keep.ErrReplaced) || errors.Is(err, keep.ErrClosed)
 }
 
 // resign gives everything back.

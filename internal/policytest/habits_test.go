@@ -21,6 +21,7 @@ var (
 // sync.WaitGroup.Go or errgroup.
 var goroutines = map[string]string{
 	"cmd/keep/stdin.go":                      "the process ends first, or this ends the process",
+	"engine/abandoned.go":                    "readWithin waits for it, and abandons what ignores the end of its context",
 	"engine/execution.go":                    "call waits for it",
 	"handler/phase.go":                       "Call waits for it, and abandons what ignores the end of its context",
 	"script/sandbox/bundler.go":              "a build that takes too long is abandoned, and the watch ends with its process",

@@ -112,6 +112,7 @@ repair                  clock  . law/grant law/policy law/rename law/repair law/
 
 testkit/storetest       test   . law/... store engine operator
 testkit/connectortest   test   . law/ledger connector internal/schema
+testkit/handlertest     test   . connector handler host internal/utf8json law/policy rehearsal
 testkit/idempotencytest test   . idempotency law/key
 
 internal/policytest     test

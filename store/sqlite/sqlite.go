@@ -17,8 +17,8 @@ import (
 
 // Errors returned by a database that cannot do what it is asked.
 var (
-	// ErrClosed is returned when the database is not open, or not any more.
-	ErrClosed = errors.New("the database is closed")
+	// ErrClosed is keep.ErrClosed.
+	ErrClosed = keep.ErrClosed
 
 	// ErrReadOnly is returned by Commit when Config.ReadOnly is set.
 	ErrReadOnly = errors.New("the database was opened to read only")

@@ -340,3 +340,61 @@ func TestProxySettles(t *testing.T) {
 		t.Error("the service had not begun")
 	}
 }
+
+// A payment is sent by a client that may send again what a connection of before did not answer, and that leaves the
+// answer unread.
+func unread(base string) connector.Tool {
+	type payment struct {
+		ID string `json:"id"`
+	}
+	return connector.NewMutator(connector.Spec{Name: "pay", Identity: []string{"id"}, VerifyByHand: "Look at the list of effects."}, connector.Change[payment, payment]{
+		Do: func(ctx context.Context, key string, p payment) (payment, error) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/marked", strings.NewReader(fmt.Sprintf(`{"id":%q}`, p.ID)))
+			if err != nil {
+				return p, err
+			}
+			req.Header.Set("Idempotency-Key", key)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return p, err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusCreated {
+				return p, fmt.Errorf("%s", resp.Status)
+			}
+			return p, nil
+		},
+	})
+}
+
+// TestUnread runs the suite on it, in a process of its own.
+func TestUnread(t *testing.T) {
+	if os.Getenv("KEEP_LIE") != "unread" {
+		t.Skip("it must fail: TestSuiteCatchesAClientThatSendsTwice runs it")
+	}
+	connectortest.Run(t, func(tb testing.TB) *connectortest.Bench {
+		o := openOracle(tb)
+		p, err := connectortest.NewProxy(o.Addr())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(p.Close)
+		return &connectortest.Bench{
+			Connection: &connector.Connection{Name: "bank", Connector: "go", Tools: []connector.Tool{unread("http://" + p.Addr())}},
+			Tool:       "pay",
+			Params:     func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"id":"P%d"}`, n)) },
+			Effects:    func(n int) int { return o.EffectsOn(fmt.Sprintf("P%d", n)) },
+			Troubles:   connectortest.HTTPTroubles(p, o), Settle: o.Settle,
+		}
+	})
+}
+
+// A client that sends again when a connection that was used before ends is found, though it reads no answers.
+func TestSuiteCatchesAClientThatSendsTwice(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestUnread$")
+	cmd.Env = append(os.Environ(), "KEEP_LIE=unread")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "2 effects of one change") {
+		t.Errorf("the suite says %v:\n%s", err, out)
+	}
+}

@@ -1,7 +1,10 @@
 package connectortest
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -12,7 +15,8 @@ type Scripted interface {
 }
 
 // HTTPTroubles are the troubles of a tool that reaches a service through a
-// Proxy, with one connection for each change.
+// Proxy, with one connection for each change. One that sends with [http.DefaultClient], which may send a change twice, is
+// found even if it reads no answers.
 func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
 	list := []Trouble{
 		{Name: "a refused connection", Want: keep.ClassTransient, Arm: p.Down, End: func() { p.Up() }},
@@ -47,9 +51,26 @@ func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
 		{"a redirect", Fault{Skip: true, Status: 307}, keep.ClassUnknown},
 		{"an HTML page instead of the answer", Fault{Answer: WrongBody}, keep.ClassUnknown},
 	} {
-		list = append(list, Trouble{Name: f.name, Want: f.want, Arm: func() { o.Script(f.fault) }})
+		list = append(list, Trouble{Name: f.name, Want: f.want, Arm: func() {
+			warm(p)
+			o.Script(f.fault)
+		}})
 	}
 	return list
+}
+
+// warm leaves a connection that was used to [http.DefaultClient]: a tool that sends with it, and reads no answers, has none, and
+// its change would not be sent again when the connection ends without an answer.
+func warm(p *Proxy) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, "http://"+p.Addr()+"/", nil)
+	if err != nil {
+		return
+	}
+	if resp, err := http.DefaultClient.Do(req); err == nil { // whatever it is
+		resp.Body.Close()
+	}
 }
 
 // MCPTroubles are HTTPTroubles for MCP servers, which answer 422 for the error of a tool, too: it
