@@ -166,6 +166,8 @@ var lawsBreaks = []Break{
 		`		judged, fact = a.e.whatBecame(ctx, nil, none, m, a.e.overdueCall(m.Key))`, `		judged, fact = m, none`, "./engine -run TestDeafConnectorWhoseToolMoves"},
 	{"missing-connection-asks-a-person", "bound-to-its-world", "engine/pin.go",
 		`none.Evidence, none.Detail = ledger.Unsure,`, `none.Evidence, none.Detail = ledger.CannotAsk,`, "./engine -run TestAConnectionThatIsMissing"},
+	{"missing-tool-forgets-what-may-still-be-sent", "doubt-is-not-failure", "engine/overdue.go",
+		"	case known:\n		m = ledger.ExtendDeadline(m, late.at)", "	case t == nil:\n		return m, none\n	case known:\n		m = ledger.ExtendDeadline(m, late.at)", "./engine -run TestDeathOfADeafConnector"},
 	{"doubted-key-is-given-up", "bound-to-its-world", "law/lifecycle/lifecycle.go",
 		`case m.Doubted:`, `case false:`, "./engine -run TestADeployKeepsADoubtedKey"},
 	{"doubted-key-gets-another-payload", "bound-to-its-world", "engine/approve.go",

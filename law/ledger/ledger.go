@@ -248,6 +248,9 @@ func AsksForTool(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeToolChanged
 }
 
+// ToolMissing reports whether the last lookup about a call asked nobody, because there is no such tool now.
+func ToolMissing(f *keep.Failure) bool { return f != nil && f.Code == keep.CodeToolMissing }
+
 // Waits reports whether a lookup that failed so waits for a person who is asked about something
 // else than the call. It uses up no attempt.
 func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) || AsksForTool(f) }
@@ -313,7 +316,7 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "it is not in doubt"}
 	}
 	said := m.Error
-	if f.Failure == nil && f.Evidence != Happened && Refused(said) { // that is over
+	if f.Failure == nil && f.Evidence != Happened && (Refused(said) || ToolMissing(said)) { // that is over
 		said = keep.Failf(keep.ClassUnknown, "no-answer", "%s", f.Detail)
 		f.Failure = said
 	}
