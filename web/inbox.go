@@ -22,6 +22,7 @@ import (
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
@@ -198,6 +199,12 @@ func (c card) NeedsResult() bool {
 
 // Lookups is how often the service was asked about the call.
 func (c card) Lookups() int { return ledger.Lookups(c.Moves) }
+
+// Unsent reports whether nothing was sent in the last attempt of the call.
+func (c card) Unsent() bool { return c.Mutation != nil && ledger.Unsent(*c.Mutation) }
+
+// TimesSent says how often the call was sent.
+func (c card) TimesSent() string { return lifecycle.TimesSent(*c.Mutation) }
 
 // PerhapsUnsent reports whether the call in doubt may never have left.
 func (c card) PerhapsUnsent() bool {

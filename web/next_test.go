@@ -20,14 +20,20 @@ func TestWhatToDoNext(t *testing.T) {
 		status  keep.RunStatus
 		f       *keep.Failure
 		actions []keep.Action
+		call    keep.MutationKey
 	}{
-		"logic":   {keep.AskLogic, keep.StatusLogic, &keep.Failure{Class: keep.ClassLogic, Code: "throw"}, []keep.Action{keep.Retry, keep.Skip}},
-		"account": {keep.AskPermission, keep.StatusPerson, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeAccount, Account: "crm", Tool: "crm.add", Message: "there is no account crm"}, []keep.Action{keep.Retry}},
-		"budget":  {keep.AskBudget, keep.StatusApproval, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: "crm.add", Budget: "day"}, []keep.Action{keep.Allow, keep.Raise}},
+		"logic":   {keep.AskLogic, keep.StatusLogic, &keep.Failure{Class: keep.ClassLogic, Code: "throw"}, []keep.Action{keep.Retry, keep.Skip}, ""},
+		"account": {keep.AskPermission, keep.StatusPerson, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeAccount, Account: "crm", Tool: "crm.add", Message: "there is no account crm"}, []keep.Action{keep.Retry}, "mut_1"},
+		"budget":  {keep.AskBudget, keep.StatusApproval, &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: "crm.add", Budget: "day"}, []keep.Action{keep.Allow, keep.Raise}, ""},
 	} {
 		run := keep.Run{ID: keep.RunID("run_" + id), Chain: keep.RunID("run_" + id), Workflow: "w", Version: keep.Version{Major: 1}, Handler: "add", Kind: keep.Consumer, Phase: keep.Prepared,
-			Status: q.status, Error: q.f, Lane: keep.ChainLane(keep.RunID("run_" + id)), CreatedAt: now, UpdatedAt: now}
-		e := keep.Escalation{ID: keep.EscalationID("esc_" + id), Kind: q.kind, Workflow: "w", Run: run.ID, Question: "What now?", Why: q.f.Message, CreatedAt: now}
+			Mutation: q.call, Status: q.status, Error: q.f, Lane: keep.ChainLane(keep.RunID("run_" + id)), CreatedAt: now, UpdatedAt: now}
+		e := keep.Escalation{ID: keep.EscalationID("esc_" + id), Kind: q.kind, Workflow: "w", Run: run.ID, Mutation: q.call, Question: "What now?", Why: q.f.Message, CreatedAt: now}
+		if q.call != "" {
+			m := keep.Mutation{Key: q.call, Workflow: "w", Run: run.ID, Tool: "crm.add", Target: "id=1", Level: keep.LevelNone, Token: "t", Identity: []byte(`{}`), Payload: []byte(`{}`),
+				State: keep.Failed, ResolvedBy: "call", Attempts: 1, CallDeadline: now, CreatedAt: now, UpdatedAt: now, Error: q.f}
+			commit(t, db, "w", now, keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: now, By: "call", To: keep.InFlight}, {At: now, By: "call", From: keep.InFlight, To: m.State}}})
+		}
 		for _, a := range q.actions {
 			e.Choices = append(e.Choices, keep.Choice{Action: a, Label: string(a)})
 		}
@@ -39,7 +45,7 @@ func TestWhatToDoNext(t *testing.T) {
 	for role, pages := range map[access.Role]map[string]struct{ has, not []string }{
 		access.Operator: {
 			"/inbox/esc_logic":   {[]string{deployNot}, []string{deploys}},
-			"/inbox/esc_account": {[]string{`href="/accounts"`}, nil},
+			"/inbox/esc_account": {[]string{`href="/accounts"`, "not sent; looked up 0 times"}, []string{"made 1 time"}},
 			"/runs/run_account":  {[]string{`href="/accounts"`}, nil},
 			"/inbox/esc_budget":  {[]string{`value="allow"`, raiseNot}, []string{raises, `name="limit"`}},
 			"/inbox":             {[]string{deployNot, `href="/accounts"`, raiseNot}, []string{deploys, raises}},

@@ -37,6 +37,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -246,6 +247,14 @@ func OfAnotherUser(f *keep.Failure) bool { return f != nil && f.Code == keep.Cod
 // called: one question for all calls in doubt that are made again or looked for by it. Nothing was sent then.
 func AsksForTool(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeToolChanged
+}
+
+// unsent are the codes of failures that only a call has of which nothing was sent: its request never left, or Keep refused it first.
+var unsent = []string{"not-sent", keep.CodeAccount, keep.CodeToolStopped, keep.CodeToolChanged}
+
+// Unsent reports whether nothing was sent in the last attempt of a call that failed.
+func Unsent(m keep.Mutation) bool {
+	return m.State == keep.Failed && m.Error != nil && m.Error.Class != keep.ClassUnknown && slices.Contains(unsent, m.Error.Code)
 }
 
 // ToolMissing reports whether the last lookup about a call asked nobody, because there is no such tool now.

@@ -157,6 +157,21 @@ func callOf(m keep.Mutation) string {
 	return fmt.Sprintf("%s on %s", m.Tool, m.Target)
 }
 
+// TimesSent says how often a call was sent: "sent once", "not sent".
+func TimesSent(m keep.Mutation) string {
+	times := "once"
+	if m.Attempts != 1 {
+		times = fmt.Sprintf("%d times", m.Attempts)
+	}
+	switch {
+	case !ledger.Unsent(m):
+		return "sent " + times
+	case m.Attempts == 1:
+		return "not sent"
+	}
+	return "tried " + times + ", and not sent the last time"
+}
+
 // LookupEffect says for a person what asking about a call in doubt sends: a service that is asked by
 // the same call under the same key gets that call, if it is the same user's.
 func LookupEffect(m keep.Mutation) string {
