@@ -119,6 +119,10 @@ const (
 	CodeAccount = "account"
 )
 
+// CodeToolMissing means, of a call in doubt, that nobody can be asked about it now: the program or keep.toml of its host
+// has no such tool. It may be back.
+const CodeToolMissing = "tool-missing"
+
 // Named reports whether a word is that of f: its class, or its code.
 func (f *Failure) Named(word string) bool {
 	return f != nil && (string(f.Class) == word || f.Code == word)

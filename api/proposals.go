@@ -400,19 +400,23 @@ func (c *Client) Judged(ctx context.Context, id string) (Proposal, error) {
 	return p.With(compared), nil
 }
 
-// MayDecide returns the role that may answer a question about a version: who may deploy may have a repair deployed,
-// which calls nothing that was not granted, and who may give grants may have any other. Empty: it is about none.
+// DecidesAs returns the role that may answer a question of a kind about a version: who may deploy may have a repair
+// deployed, which calls nothing that was not granted, and who may give grants may have any other. Empty: it is about none.
+func DecidesAs(k keep.EscalationKind, repair bool) access.Role {
+	switch {
+	case k == keep.AskProposal && repair:
+		return access.Author
+	case k == keep.AskGrant, k == keep.AskProposal:
+		return access.Admin
+	}
+	return ""
+}
+
+// MayDecide returns the role that may answer a question about a version; see DecidesAs.
 func MayDecide(ctx context.Context, s store.Proposals, q keep.Escalation) (access.Role, error) {
-	switch q.Kind {
-	case keep.AskGrant:
-		return access.Admin, nil
-	case keep.AskProposal:
-	default:
-		return "", nil
+	if q.Kind != keep.AskProposal {
+		return DecidesAs(q.Kind, false), nil
 	}
 	all, err := s.Proposals(ctx, q.Workflow)
-	if slices.ContainsFunc(all, func(p keep.Proposal) bool { return p.Question == q.ID && p.IsRepair() }) {
-		return access.Author, err
-	}
-	return access.Admin, err
+	return DecidesAs(q.Kind, slices.ContainsFunc(all, func(p keep.Proposal) bool { return p.Question == q.ID && p.IsRepair() })), err
 }

@@ -187,12 +187,13 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 	case known && late.fail == nil:
 		return m, ledger.Fact{Evidence: ledger.Happened, By: "call", Detail: "the call returned after its time",
 			Result: late.receipt.Result, Warning: late.receipt.Warning}
-	case t == nil:
-		return m, none
 	case known:
 		m = ledger.ExtendDeadline(m, late.at)
 	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
 		m = ledger.ExtendDeadline(m, e.started)
+	}
+	if t == nil { // what none says takes the place of codeOut, so the deadline is extended first
+		return m, none
 	}
 	changed, as, err := e.userSince(ctx, t, m)
 	switch {

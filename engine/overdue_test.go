@@ -136,35 +136,57 @@ func (w *world) landLater(d time.Duration) {
 }
 
 // The process of a deaf connector dies. The next one believes in no absence until
-// what was sent last has settled. Law doubt-is-not-failure.
+// what was sent last has settled, also if the tool is missing for a moment. Law doubt-is-not-failure.
 func TestDeathOfADeafConnector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.often()
-		w.service.onCall = func(n int) (bool, error) {
-			if n == 1 {
-				return false, errReset
-			}
-			return true, nil
+	for _, missing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { deathOfADeafConnector(t, missing) })
+	}
+}
+
+func deathOfADeafConnector(t *testing.T, missing bool) {
+	w := newWorld(t)
+	w.often()
+	w.service.onCall = func(n int) (bool, error) {
+		if n == 1 {
+			return false, errReset
 		}
-		w.service.onAsk = func(int) (connector.Verdict, error) { return "", errReset }
-		w.deploy()
-		w.publish("in", "a")
-		_ = w.runFor(time.Minute)
-		m := w.mutation()
-		m.Error = &keep.Failure{Class: keep.ClassUnknown, Code: "not-returned", Message: "it is still out"}
-		c := keep.Commit{Workflow: m.Workflow, At: time.Now(), Changes: []keep.Change{keep.PutMutation{Mutation: m}}}
-		if err := w.store.Commit(t.Context(), c); err != nil {
-			t.Fatal(err)
+		return true, nil
+	}
+	w.service.onAsk = func(int) (connector.Verdict, error) { return "", errReset }
+	w.deploy()
+	w.publish("in", "a")
+	_ = w.runFor(time.Minute)
+	m := w.mutation()
+	m.Error = &keep.Failure{Class: keep.ClassUnknown, Code: "not-returned", Message: "it is still out"}
+	c := keep.Commit{Workflow: m.Workflow, At: time.Now(), Changes: []keep.Change{keep.PutMutation{Mutation: m}}}
+	if err := w.store.Commit(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Hour)
+	w.service.onAsk = nil
+	w.landLater(1900 * time.Millisecond)
+	if missing {
+		w.connect = func() []connector.Connection { return nil }
+		w.runUntil(time.Millisecond)
+		if m := w.mutation(); m.Error.Code != keep.CodeToolMissing {
+			t.Fatalf("the record says %s, want that its tool is missing", m.Error)
 		}
-		time.Sleep(time.Hour)
-		w.service.onAsk = nil
-		w.landLater(1900 * time.Millisecond)
-		w.run()
-		if m := w.mutation(); m.State != keep.Applied || m.Attempts != 1 || w.service.total() != 1 {
-			t.Errorf("mutation %s after %d calls and %d effects, want applied, 1 and 1", m.State, m.Attempts, w.service.total())
-		}
-	})
+		w.connect = nil
+		w.askNow()
+	}
+	w.run()
+	if m := w.mutation(); m.State != keep.Applied || m.Attempts != 1 || w.service.total() != 1 {
+		t.Errorf("mutation %s after %d calls and %d effects, want applied, 1 and 1", m.State, m.Attempts, w.service.total())
+	}
+}
+
+// askNow has the service asked about the only record at the next start.
+func (w *world) askNow() {
+	m := w.mutation()
+	m.NextReconcileAt = time.Now()
+	if err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: m.Workflow, At: time.Now(), Changes: []keep.Change{keep.PutMutation{Mutation: m}}}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // The configuration is edited while a call of a deaf connector is out, so that it cannot be

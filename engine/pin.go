@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -98,6 +99,7 @@ func (ts *Tools) asker(m keep.Mutation) (*tool, ledger.Fact) {
 		return nil, none
 	case t == nil:
 		none.Evidence, none.Detail = ledger.Unsure, fmt.Sprintf("there is no tool %s at present; if it was renamed or removed, bring it back", m.Tool)
+		none.Failure = toolMissing(m)
 		return nil, none
 	case !t.moved(m) && t.canReconcile():
 		return t, ledger.Fact{}
@@ -115,6 +117,19 @@ func (ts *Tools) asker(m keep.Mutation) (*tool, ledger.Fact) {
 	}
 	none.Detail = fmt.Sprintf("the configuration of %s changed since the call was sent: %v", m.Tool, err)
 	return nil, none
+}
+
+// toolMissing is why the outcome of m is not known while its tool is missing: what it was before, and that.
+func toolMissing(m keep.Mutation) *keep.Failure {
+	if ledger.ToolMissing(m.Error) {
+		return m.Error
+	}
+	f := keep.Failf(keep.ClassUnknown, keep.CodeToolMissing, "there is no tool %s in this program or its keep.toml", m.Tool)
+	if m.Error != nil {
+		f.Message, f.At = strings.TrimRight(m.Error.Message, ".")+"; "+f.Message, m.Error.At
+	}
+	f.Tool = m.Tool
+	return f
 }
 
 // howItDiffers says for a person how the call of m was sent and how its tool sends now;

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/lifecycle"
 )
 
 // A placed tool says where it sends.
@@ -203,8 +204,16 @@ func TestAConnectionThatIsMissingForAWhile(t *testing.T) {
 			w.runUntil(time.Second)
 			w.service.onAsk = nil
 			w.connect = func() []connector.Connection { return nil }
-			if w.runUntil(time.Minute); long {
+			w.runUntil(time.Minute)
+			if wait := lifecycle.WaitOfDoubt(w.mutation()); wait.Kind != lifecycle.WaitsForTool || wait.Until.IsZero() ||
+				!strings.Contains(wait.String(), "there is no tool svc.create") || strings.Contains(wait.String(), "service is asked") {
+				t.Errorf("it waits for %q: %s; want for its tool", wait.Kind, wait)
+			}
+			if long {
 				w.runUntil(24 * time.Hour)
+				if q := w.questions()[0]; !strings.Contains(q.Why, "connection reset") || !strings.Contains(q.Why, "there is no tool svc.create") || strings.Contains(q.Why, "was asked") {
+					t.Errorf("the question says: %s", q.Why)
+				}
 			}
 			w.connect = nil
 			if qs := w.questions(); long {

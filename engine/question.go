@@ -37,7 +37,9 @@ func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *k
 		// does not state.
 		if before, err := x.e.store.History(ctx, x.mut.Key); err == nil {
 			moves = append(before, moves...)
-			q.Why += asked(moves)
+			if !ledger.ToolMissing(x.mut.Error) { // else the last asked nobody
+				q.Why += asked(moves)
+			}
 		}
 		q.VerifyByHand = x.verifyByHand(moves)
 	}

@@ -27,7 +27,7 @@ func late(w Workflow, now time.Time) []Late {
 	var out []Late
 	waits := w.Paused
 	for _, r := range w.Open {
-		if overdue(r.Wait.Until) && (!w.Paused || r.Wait.Kind == lifecycle.WaitsForLookup) {
+		if overdue(r.Wait.Until) && (!w.Paused || r.Wait.Kind == lifecycle.WaitsForLookup || r.Wait.Kind == lifecycle.WaitsForTool) {
 			out = append(out, Late{w.Name, r.Handler, r.ID, r.Wait.Until})
 		}
 		waits = waits || r.Lane == keep.WorkflowLane || r.Kind != keep.Consumer

@@ -66,8 +66,8 @@ func (w Workflow) Next() time.Time {
 	return first
 }
 
-// Read reads how everything stands at now.
-func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
+// ReadWorkflows reads how the workflows stand at now: all of an overview but what is given up, in doubt and limited.
+func ReadWorkflows(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 	all, err := s.Workflows(ctx)
 	if err != nil {
 		return nil, err
@@ -77,6 +77,15 @@ func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 		return nil, err
 	}
 	if o.Topics, err = s.TopicCounts(ctx, ""); err != nil {
+		return nil, err
+	}
+	return o, o.join(ctx, s, all, now)
+}
+
+// Read reads how everything stands at now.
+func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
+	o, err := ReadWorkflows(ctx, s, now)
+	if err != nil {
 		return nil, err
 	}
 	if o.GivenUp, err = s.GivenUp(ctx, MaxQuestions); err != nil {
@@ -95,7 +104,7 @@ func Read(ctx context.Context, s Store, now time.Time) (*Overview, error) {
 		return nil, err
 	}
 	o.Connections = connectionsOf(o.Limits, open)
-	return o, o.join(ctx, s, all, now)
+	return o, nil
 }
 
 // readOpen reads what is under way, and counts it.

@@ -369,7 +369,7 @@ func callOf(m keep.Mutation) string {
 	if m.ResolvedBy != "" {
 		by = ", by " + m.ResolvedBy
 	}
-	return fmt.Sprintf("%s%s, sent %s: %s%s.", m.Tool, target, times(m.Attempts), state, by)
+	return fmt.Sprintf("%s%s, %s: %s%s.", m.Tool, target, lifecycle.TimesSent(m), state, by)
 }
 
 // moved says in a sentence what became of a call, and when.
@@ -397,13 +397,6 @@ func titled(title string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%q)", title)
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // at writes a time as waits do.

@@ -70,17 +70,51 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
+// BenchmarkManyQuestions measures the pages where 5,000 questions are open, of 4 workflows, each about a call of a run of its own,
+// and 5,000 were answered.
+//
+//	go test -run - -bench ManyQuestions -benchtime 100x ./web
+func BenchmarkManyQuestions(b *testing.B) {
+	db := sqlite.New(filepath.Join(b.TempDir(), "keep.db"), sqlite.Config{Host: true})
+	if err := db.Open(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { db.Close() })
+	fill(b, db, amount{inputs: 5_000, workflows: 16, waiting: 10})
+	ask(b, db, 10_000)
+	benchEach(b, db, []benchPage{{"home", "/"}, {"inputs", "/inputs"}, {"workflows", "/workflows"}, {"inbox", "/inbox"}, {"decided", "/inbox?show=decided"}, {"runs", "/runs"}})
+}
+
+// ask makes questions, of which every second is answered, each about a call in doubt of a run of its own.
+func ask(b testing.TB, db committer, n int) {
+	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	for i := range n {
+		id := fmt.Sprint("asked", i)
+		w := keep.WorkflowName(fmt.Sprintf("bench%d", i/2%4))
+		f := &keep.Failure{Class: keep.ClassUnknown, Code: "no-answer", Tool: "desk.reply", Message: "the service did not answer in time, and nobody can be asked what became of the call"}
+		run := keep.Run{ID: keep.RunID("run_" + id), Chain: keep.RunID("run_" + id), Workflow: w, Version: keep.Version{Major: 1}, Handler: "reply", Kind: keep.Consumer, Phase: keep.Mutating,
+			Status: keep.StatusReconciliation, Lane: keep.ChainLane(keep.RunID("run_" + id)), Mutation: keep.MutationKey("mut_" + id), Title: "Reply", Error: f, CreatedAt: at, UpdatedAt: at}
+		m := keep.Mutation{Key: run.Mutation, Workflow: w, Run: run.ID, Tool: "desk.reply", Connector: "http", Level: keep.LevelNone, Target: "to=" + id, Identity: []byte(`{}`),
+			Payload: []byte(`{"text":"Hello"}`), PayloadHash: "x", Token: id, Title: "Reply", State: keep.Indeterminate, Doubted: true, Attempts: 1, CallDeadline: at, Error: f, CreatedAt: at, UpdatedAt: at}
+		q := keep.Escalation{ID: keep.EscalationID("esc_" + id), Kind: keep.AskUnknownOutcome, Workflow: w, Run: run.ID, Mutation: m.Key, Title: "Reply", Question: "Did desk.reply on to=" + id + " happen?",
+			Attempted: "desk.reply on to=" + id + ` with {"text":"Hello"}`, Why: f.Message, CreatedAt: at, Choices: []keep.Choice{
+				{Action: keep.DidNotHappen, Label: "It didn't happen", Effect: "sends it again"}, {Action: keep.Happened, Label: "It happened", Effect: "sends nothing"}, {Action: keep.Skip, Label: "Skip", Effect: "continues without knowing"}}}
+		moves := []keep.Move{{At: at, By: "call", To: keep.InFlight, Evidence: "new attempt"}, {At: at, By: "call", From: keep.InFlight, To: keep.Indeterminate, Evidence: "no way to ask"}}
+		changes := []keep.Change{keep.PutRun{Run: run}, keep.PutMutation{Mutation: m, Moves: moves}, keep.OpenEscalation{Escalation: q}}
+		if i%2 == 0 {
+			run.Closed, run.Rev = true, 1
+			changes = append(changes, keep.PutRun{Run: run}, keep.CloseEscalation{ID: q.ID, Decision: &keep.Decision{Action: keep.Skip, By: "ada", At: at}})
+		}
+		commit(b, db, w, at, changes...)
+	}
+}
+
+// A benchPage is a page that is measured.
+type benchPage struct{ name, path string }
+
 // benchPages asks for each page of a database.
 func benchPages(b *testing.B, db database) {
-	e, err := operator.New(db, operator.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	pages, err := web.New(web.Config{Store: db, Actor: e})
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, v := range []struct{ name, path string }{
+	benchEach(b, db, []benchPage{
 		{"home", "/"},
 		{"inputs", "/inputs"},
 		{"inputs pending", "/inputs?status=pending"},
@@ -97,7 +131,20 @@ func benchPages(b *testing.B, db database) {
 		{"inbox", "/inbox"},
 		{"items", "/items"},
 		{"workflow", "/workflows/bench7"},
-	} {
+	})
+}
+
+// benchEach asks for pages of a database.
+func benchEach(b *testing.B, db database, views []benchPage) {
+	e, err := operator.New(db, operator.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	pages, err := web.New(web.Config{Store: db, Actor: e})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, v := range views {
 		b.Run(v.name, func(b *testing.B) {
 			size := 0
 			var took, cpu []time.Duration

@@ -12,7 +12,8 @@ import (
 // A countReads counts the reads that pages make.
 type countReads struct {
 	store.Reader
-	reads atomic.Int64
+	reads  atomic.Int64
+	doubts atomic.Int64 // of those, lists of calls
 }
 
 func (c *countReads) Workflows(ctx context.Context) ([]keep.Workflow, error) {
@@ -172,6 +173,7 @@ func (c *countReads) History(ctx context.Context, key keep.MutationKey) ([]keep.
 
 func (c *countReads) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
 	c.reads.Add(1)
+	c.doubts.Add(1)
 	return c.Reader.Mutations(ctx, f, p)
 }
 

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
@@ -64,6 +65,7 @@ func funcs(s *static) template.FuncMap {
 		"status":   runState,
 		"level":    levelMeaning,
 		"lasted":   lasted,
+		"looks":    looks,
 		"list":     func(s ...string) []string { return s },
 		"asks":     kindWord,
 		"form": func(c card, from, list string) map[string]any {
@@ -102,6 +104,14 @@ func waitHTML(w lifecycle.Wait) template.HTML {
 		}
 	}
 	return template.HTML(b.String())
+}
+
+// looks begins a sentence that ends with when a call in doubt is looked up next.
+func looks(m keep.Mutation) string {
+	if ledger.ToolMissing(m.Error) {
+		return "Nobody can be asked, since there is no tool " + string(m.Tool) + " in this program or its keep.toml: put it back, or decide when Keep asks you. It looks again"
+	}
+	return "The service is asked again"
 }
 
 // maxProse bounds a text: it may quote what a service said.

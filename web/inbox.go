@@ -22,6 +22,7 @@ import (
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
@@ -38,6 +39,8 @@ type card struct {
 	Note     string         // id of the field for a note
 	Waiting  []keep.RunID   // for the connection that it is about
 	Proposal *keep.Proposal // the version that is asked about; nil: none
+	Reader   access.Role    // of who sees it; empty: it is not known
+	Account  bool           // the run stopped because the account of its connection cannot be used
 }
 
 // A sent is what was sent, as a person reads it.
@@ -109,8 +112,44 @@ type button struct {
 // listShows is how much a list shows of what a question is about, in bytes.
 const listShows = 2000
 
-// Account is the account that a person is asked to connect again; empty: another question.
-func (c card) Account() string { return account.Asked(c.ID) }
+// Reconnects is the account that a person is asked to connect again; empty: another question.
+func (c card) Reconnects() string { return account.Asked(c.ID) }
+
+// needs returns the role that an answer needs beyond that of who answers questions; empty: none.
+func (c card) needs(a keep.Action) access.Role {
+	if a == keep.Raise {
+		return access.Admin
+	}
+	return api.DecidesAs(c.Kind, c.Proposal != nil && c.Proposal.IsRepair())
+}
+
+// mayNot reports whether who sees the card lacks the role for an answer.
+func (c card) mayNot(a keep.Action) bool {
+	need := c.needs(a)
+	return need != "" && c.Reader != "" && !c.Reader.Covers(need)
+}
+
+// Withheld are the answers that the question offers, and not to who sees it.
+func (c card) Withheld() []withheld {
+	var out []withheld
+	for _, choice := range c.Choices {
+		if c.mayNot(choice.Action) {
+			out = append(out, withheld{choice.Label, c.needs(choice.Action)})
+		}
+	}
+	return out
+}
+
+// A withheld is an answer that needs a role.
+type withheld struct {
+	Label string
+	Needs access.Role
+}
+
+// Deploys reports whether a corrected version is what the question waits for.
+func (c card) Deploys() bool {
+	return c.Kind == keep.AskLogic && c.Workflow != "" && c.ClosedAt.IsZero()
+}
 
 // Hidden reports whether a list hides part of what is to be approved.
 func (c card) Hidden() bool {
@@ -130,7 +169,7 @@ func (c card) Whole() payload {
 func (c card) Buttons(from string) []button {
 	var safe, again []button
 	for _, choice := range c.Choices {
-		if choice.Action == keep.Approve && c.Hidden() && from != "question" {
+		if choice.Action == keep.Approve && c.Hidden() && from != "question" || c.mayNot(choice.Action) {
 			continue
 		}
 		if choice.Action.NeedsConfirmation() {
@@ -151,7 +190,7 @@ func (c card) Buttons(from string) []button {
 func (c card) TakesResult() bool { return slices.ContainsFunc(c.Choices, keep.Choice.TakesResult) }
 
 // TakesLimit reports whether an answer may give a budget another limit.
-func (c card) TakesLimit() bool { return c.Allows(keep.Raise) }
+func (c card) TakesLimit() bool { return c.Allows(keep.Raise) && !c.mayNot(keep.Raise) }
 
 // NeedsResult reports whether "it happened", or that it was done already, is refused without a result.
 func (c card) NeedsResult() bool {
@@ -160,6 +199,12 @@ func (c card) NeedsResult() bool {
 
 // Lookups is how often the service was asked about the call.
 func (c card) Lookups() int { return ledger.Lookups(c.Moves) }
+
+// Unsent reports whether nothing was sent in the last attempt of the call.
+func (c card) Unsent() bool { return c.Mutation != nil && ledger.Unsent(*c.Mutation) }
+
+// TimesSent says how often the call was sent.
+func (c card) TimesSent() string { return lifecycle.TimesSent(*c.Mutation) }
 
 // PerhapsUnsent reports whether the call in doubt may never have left.
 func (c card) PerhapsUnsent() bool {
@@ -254,11 +299,12 @@ func (s *site) cards(ctx context.Context, qs []keep.Escalation) ([]card, error) 
 	if err != nil {
 		return nil, err
 	}
+	who, _ := access.From(ctx)
 	cards := make([]card, len(qs))
 	for i, q := range qs {
 		cards[i] = cardOf(q)
 		cards[i].Mutation = calls[q.Mutation] // nil: it was to be made, and was not
-		cards[i].Moves = moves[q.Mutation]
+		cards[i].Moves, cards[i].Reader = moves[q.Mutation], who.Role
 		if cards[i].Proposal, err = s.proposal(ctx, q); err != nil {
 			return nil, err
 		}
@@ -288,9 +334,18 @@ const listRuns = 20
 // card reads what a question is about.
 func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 	c := cardOf(q)
+	who, _ := access.From(ctx)
+	c.Reader = who.Role
 	var err error
 	if c.Proposal, err = s.proposal(ctx, q); err != nil {
 		return c, err
+	}
+	if q.Kind == keep.AskPermission && q.ClosedAt.IsZero() {
+		run, err := s.cfg.Store.Run(ctx, q.Run)
+		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return c, err
+		}
+		c.Account = run.Error != nil && run.Error.Code == keep.CodeAccount
 	}
 	if q.Mutation == "" {
 		one := []card{c}

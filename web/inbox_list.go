@@ -133,6 +133,7 @@ func (s *site) addCauses(ctx context.Context, d *inboxData) error {
 			m = *c.Mutation
 		}
 		of := c.CauseOf(runs[c.Run], m)
+		d.Cards[i].Account = of.Code == keep.CodeAccount
 		if at := slices.IndexFunc(d.causes, func(c view.Cause) bool { return c.QuestionCause == of }); c.ClosedAt.IsZero() && at >= 0 && d.causes[at].Count > 1 {
 			d.Cards[i].Cause = &causeRow{Cause: d.causes[at], Of: d.Workflow}
 		}
@@ -177,6 +178,7 @@ func (s *site) listCauses(ctx context.Context, d *inboxData) error {
 	cards, err := s.cards(ctx, qs)
 	for i, c := range cards {
 		one := causeCard{card: c}
+		one.Account = shown[i].Code == keep.CodeAccount
 		if shown[i].Of = d.Workflow; shown[i].Count > 1 {
 			one.Cause = &shown[i]
 		}
@@ -199,6 +201,7 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 	// have answered it just now.
 	d.Each, d.Cause = true, cause
 	for _, c := range cards {
+		c.Account = cause != nil && cause.Code == keep.CodeAccount
 		d.Cards = append(d.Cards, causeCard{card: c})
 	}
 	if cause != nil && at+inboxSize < cause.Count {

@@ -262,6 +262,7 @@ type inputData struct {
 	More     bool         // there are more events than shown
 	MaySkip  bool
 	Attempts []keep.Run // that tried its events, newest first
+	Skips    []card     // questions by whose answers events were skipped, newest first
 	Drawing  drawing
 }
 
@@ -300,8 +301,37 @@ func (s *site) input(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Drawing = drawChain(d)
+	if view.SkippedOf(events, maxShown) != view.SkippedNone {
+		d.Skips, err = s.skips(ctx, d.Attempts)
+	}
 	p.Data = d
-	return p, nil
+	return p, err
+}
+
+// maxSkips bounds the chains of which an input says who skipped their events.
+const maxSkips = 20
+
+// skips reads by which answers events of an input were skipped, of up to maxSkips chains of its runs.
+func (s *site) skips(ctx context.Context, attempts []keep.Run) ([]card, error) {
+	var chains []keep.RunID
+	for _, r := range attempts {
+		if !slices.Contains(chains, r.Chain) && len(chains) < maxSkips {
+			chains = append(chains, r.Chain)
+		}
+	}
+	var out []card
+	for _, chain := range chains {
+		qs, err := s.cfg.Store.EscalationsOf(ctx, chain, maxSkips)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range qs {
+			if q.Decision != nil && (q.Decision.Action == keep.Skip || q.Decision.Action == keep.Reject) {
+				out = append(out, cardOf(q))
+			}
+		}
+	}
+	return out, nil
 }
 
 // skipInput leaves an input undone, as skipEvent does an event.

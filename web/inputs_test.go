@@ -60,3 +60,16 @@ func TestInputSaysThatItWasSkipped(t *testing.T) {
 		c.get(at).want(t, 200, "done, all skipped")
 	}
 }
+
+// The page of an input whose call was skipped says by whom, with the question where that was decided.
+func TestInputSaysWhoSkippedIt(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.desk.set(func(d *desk) { d.refuse["/replies"] = true; d.mails = mails(1) })
+	w.trigger("mails", "poll")
+	q := w.question("mails")
+	c, page := w.as("ada", access.Operator), "/inputs/"+string(w.inputOf(q))
+	w.must(w.host.Decide(t.Context(), q.ID, keep.Decision{Action: keep.Skip, By: "bob", Note: "he moved", From: "test"}))
+	w.settle("mails")
+	c.get(page).want(t, 200, "done, all skipped", "<strong>bob</strong> decided “Skip”", "he moved", "/inbox/"+string(q.ID))
+}

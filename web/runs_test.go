@@ -219,10 +219,8 @@ func TestInboxByCause(t *testing.T) {
 	}
 	preview := ask("GET", "/inbox/together"+cause, nil)
 	preview.want(t, http.StatusOK, "bank.pay on to=0", "bank.pay on to=2", `value="esc_1" checked`, `name="action" value="retry"`)
-	for _, never := range []string{`value="happened"`, `value="skip"`} { // it says more; not every one offers it
-		if strings.Contains(preview.body, never) {
-			t.Errorf("the preview offers %s", never)
-		}
+	if strings.Contains(preview.body, `value="skip"`) { // not every one offers it
+		t.Error("the preview offers to skip")
 	}
 	ask("POST", "/inbox/together", url.Values{"action": {"happened"}, "id": {"esc_0"}}).want(t, http.StatusBadRequest)
 	ask("POST", "/inbox/together", url.Values{"action": {"skip"}, "id": {"esc_1"}}).want(t, http.StatusBadRequest, "does not offer that")

@@ -77,14 +77,41 @@ func (s *site) approvals(ctx context.Context, d togetherData) ([]card, error) {
 	}
 }
 
-// inCommon returns the actions that all questions offer and that need nothing but a press.
+// inCommon returns the actions that all questions offer, and that need nothing but a press for one of them at least: of
+// the others the list says that they need a result.
 func inCommon(cards []card) []button {
 	if len(cards) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(cards[0].Buttons("together"), func(b button) bool {
-		return saysMore(b.Action) || slices.ContainsFunc(cards, func(c card) bool { return !c.allowsBare(b.Action) })
+	offered := slices.DeleteFunc(cards[0].Buttons("together"), func(b button) bool {
+		return b.Action == keep.Raise || slices.ContainsFunc(cards, func(c card) bool { return !c.Allows(b.Action) }) ||
+			!slices.ContainsFunc(cards, func(c card) bool { return c.allowsBare(b.Action) })
 	})
+	for i := range offered {
+		offered[i].Effect = effects(cards, offered[i].Action)
+	}
+	return offered
+}
+
+// effects says what an action does to each of the questions: it may differ, as between a job and a consumer.
+func effects(cards []card, a keep.Action) string {
+	var all []string
+	for _, c := range cards {
+		for _, choice := range c.Choices {
+			if choice.Action == a && !slices.Contains(all, choice.Effect) {
+				all = append(all, choice.Effect)
+			}
+		}
+	}
+	return strings.Join(all, "; or ")
+}
+
+// NeedsResultFor is the label of an answer that needs the result of the call; empty: none does.
+func (c card) NeedsResultFor() string {
+	if i := slices.IndexFunc(c.Choices, func(c keep.Choice) bool { return c.Result == keep.ResultRequired }); i >= 0 {
+		return c.Choices[i].Label
+	}
+	return ""
 }
 
 // allowsBare reports whether c offers an action that needs no result.
@@ -92,8 +119,10 @@ func (c card) allowsBare(a keep.Action) bool {
 	return slices.ContainsFunc(c.Choices, func(c keep.Choice) bool { return c.Action == a && c.Result != keep.ResultRequired })
 }
 
-// saysMore reports whether an action comes with something that differs from question to question.
-func saysMore(a keep.Action) bool { return a == keep.Happened || a == keep.Raise }
+// vouches reports whether who chooses an action must have seen the whole call: it is sent, or was done.
+func vouches(a keep.Action) bool {
+	return a == keep.Approve || a == keep.Happened || a == keep.TreatAsDone || a.NeedsConfirmation()
+}
 
 // decideTogether answers the questions that the form names, and no other. Each is answered
 // for itself: one that is refused keeps none of the others.
@@ -102,9 +131,10 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
+	d.Result = nil // that of one call is not that of another
 	ids := r.PostForm["id"]
 	switch {
-	case d.Action == "" || saysMore(d.Action):
+	case d.Action == "" || d.Action == keep.Raise:
 		return "", "", refusef("that is not answered for several questions together")
 	case len(ids) == 0:
 		return "", "", refusef("no question was chosen")
@@ -168,8 +198,10 @@ func (s *site) decideOne(r *http.Request, id keep.EscalationID, d keep.Decision)
 	case !q.Allows(d.Action):
 		return refusef("it does not offer that")
 	// The page has no box for such a question; a form may name any.
-	case (d.Action == keep.Approve || d.Action.NeedsConfirmation()) && !cardOf(q).ShownWhole():
-		return refusef("the list does not show all of what would be sent; answer it on the page of the question")
+	case vouches(d.Action) && !cardOf(q).ShownWhole():
+		return refusef("the list does not show all of what was or would be sent; answer it on the page of the question")
+	case !cardOf(q).allowsBare(d.Action) && q.ClosedAt.IsZero():
+		return refusef("it needs what the call would have answered; answer it on the page of the question")
 	}
 	if err := s.mayAnswer(r.Context(), id); err != nil {
 		return err

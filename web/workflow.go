@@ -25,7 +25,7 @@ type workflowsData struct {
 
 func (s *site) workflows(r *http.Request) (page, error) {
 	p := page{Title: "Workflows", Section: "workflows", Watch: []feed.Kind{feed.Workflow, feed.Run, feed.Event, feed.Escalation}}
-	o, err := view.Read(r.Context(), s.cfg.Store, time.Now())
+	o, err := view.ReadWorkflows(r.Context(), s.cfg.Store, time.Now())
 	if err != nil {
 		return p, err
 	}

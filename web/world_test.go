@@ -30,8 +30,10 @@ import (
 	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/store/postgres"
 	"github.com/keep-run/keep/store/sqlite"
 	"github.com/keep-run/keep/web"
@@ -148,6 +150,17 @@ func (w *world) serve(cfg web.Config) {
 	pages, err := web.New(cfg)
 	w.must(err)
 	w.site = httptest.NewServer(asSomebody(pages))
+}
+
+// shown returns a world of pages over a store that a test fills, without a host.
+func shown(tb testing.TB, db *memory.Store) *world {
+	tb.Helper()
+	w := &world{TB: tb}
+	actor, err := operator.New(db, operator.Config{})
+	w.must(err)
+	w.serve(web.Config{Store: db, Actor: actor, Logger: slog.New(slog.NewTextHandler(tb.Output(), nil))})
+	tb.Cleanup(w.site.Close)
+	return w
 }
 
 // asSomebody gives each request an identity.

@@ -71,7 +71,11 @@ func (a *app) printMutation(_ context.Context, _ *api.Client, m api.Mutation) er
 	}
 	s.Add("calls", "%d, lookups %d", m.Attempts, m.ReconcileAttempts)
 	if m.NextReconcileAt != nil {
-		s.Add("asked again", "%s", a.At(*m.NextReconcileAt))
+		if m.Error != nil && m.Error.Code == keep.CodeToolMissing {
+			s.Add("looked again", "%s, for its tool: nobody can be asked", a.At(*m.NextReconcileAt))
+		} else {
+			s.Add("asked again", "%s", a.At(*m.NextReconcileAt))
+		}
 	}
 	if m.Error != nil {
 		s.Add("error", "%s", terminal.ErrorText(m.Error))

@@ -255,7 +255,7 @@ var engineBreaks = []Break{
 	{"approval-leaves-out-what-no-role-names", "explained", "law/approval/read.go",
 		`rest := leaves(payload, "", used)`, `rest := map[string]string{}; _ = leaves`, "./law/approval -run TestText"},
 	{"many-approved-unseen", "once", "web/together.go",
-		`case (d.Action == keep.Approve || d.Action.NeedsConfirmation()) && !cardOf(q).ShownWhole():`, `case false:`, "./web -run TestApproveSeveral"},
+		`case vouches(d.Action) && !cardOf(q).ShownWhole():`, `case false:`, "./web -run TestApproveSeveral"},
 	{"open-list-becomes-another", "once", "web/inbox_list.go",
 		`err == nil && len(on) > 0 {`, `err == nil && len(on) < 0 {`, "./web -run TestListStays"},
 	{"cancelled-after-the-call", "once", "operator/run.go",

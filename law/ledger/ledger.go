@@ -37,6 +37,7 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -248,6 +249,17 @@ func AsksForTool(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeToolChanged
 }
 
+// unsent are the codes of failures that only a call has of which nothing was sent: its request never left, or Keep refused it first.
+var unsent = []string{"not-sent", keep.CodeAccount, keep.CodeToolStopped, keep.CodeToolChanged}
+
+// Unsent reports whether nothing was sent in the last attempt of a call that failed.
+func Unsent(m keep.Mutation) bool {
+	return m.State == keep.Failed && m.Error != nil && m.Error.Class != keep.ClassUnknown && slices.Contains(unsent, m.Error.Code)
+}
+
+// ToolMissing reports whether the last lookup about a call asked nobody, because there is no such tool now.
+func ToolMissing(f *keep.Failure) bool { return f != nil && f.Code == keep.CodeToolMissing }
+
 // Waits reports whether a lookup that failed so waits for a person who is asked about something
 // else than the call. It uses up no attempt.
 func Waits(f *keep.Failure) bool { return AsksForAccount(f) || AsksForUser(f) || AsksForTool(f) }
@@ -313,7 +325,7 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 		return m, keep.Move{}, &MoveError{m.Key, m.State, f.Evidence, "it is not in doubt"}
 	}
 	said := m.Error
-	if f.Failure == nil && f.Evidence != Happened && Refused(said) { // that is over
+	if f.Failure == nil && f.Evidence != Happened && (Refused(said) || ToolMissing(said)) { // that is over
 		said = keep.Failf(keep.ClassUnknown, "no-answer", "%s", f.Detail)
 		f.Failure = said
 	}

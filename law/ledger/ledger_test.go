@@ -351,3 +351,13 @@ func TestVouched(t *testing.T) {
 		}
 	}
 }
+
+// Once a tool is back that was missing, a lookup that brings nothing does not leave the record saying that it is.
+func TestAToolThatIsBack(t *testing.T) {
+	now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	m := keep.Mutation{Key: "mut_1", State: keep.NeedsReconcile, CanReconcile: true, Error: keep.Failf(keep.ClassUnknown, keep.CodeToolMissing, "there is no tool")}
+	m, _, err := ledger.AfterLookup(m, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "503"}, ledger.Limit{Attempts: 10, Next: now}, now)
+	if err != nil || ledger.ToolMissing(m.Error) || m.Error.Message != "503" {
+		t.Errorf("the record says %v, %v", m.Error, err)
+	}
+}

@@ -19,6 +19,7 @@ const (
 	WaitsForLimit    WaitKind = "limit"     // the limits of a connection allow the call
 	WaitsForRecovery WaitKind = "recovery"  // a host takes up what another one left, or what was decided
 	WaitsForLookup   WaitKind = "lookup"    // the service says whether the call happened
+	WaitsForTool     WaitKind = "tool"      // a tool is put back, by which the service can be asked whether the call happened
 	WaitsForDecision WaitKind = "decision"  // a person says whether the call happened
 	WaitsForApproval WaitKind = "approval"  // a person agrees to the call
 	WaitsForBudget   WaitKind = "budget"    // a budget has room for the call, or a person decides
@@ -156,6 +157,21 @@ func callOf(m keep.Mutation) string {
 	return fmt.Sprintf("%s on %s", m.Tool, m.Target)
 }
 
+// TimesSent says how often a call was sent: "sent once", "not sent".
+func TimesSent(m keep.Mutation) string {
+	times := "once"
+	if m.Attempts != 1 {
+		times = fmt.Sprintf("%d times", m.Attempts)
+	}
+	switch {
+	case !ledger.Unsent(m):
+		return "sent " + times
+	case m.Attempts == 1:
+		return "not sent"
+	}
+	return "tried " + times + ", and not sent the last time"
+}
+
 // LookupEffect says for a person what asking about a call in doubt sends: a service that is asked by
 // the same call under the same key gets that call, if it is the same user's.
 func LookupEffect(m keep.Mutation) string {
@@ -208,6 +224,9 @@ func doubt(m keep.Mutation, since time.Time) Wait {
 		w.Why = "it is not known whether " + w.Call + " happened, and " + sentence(m.Error)
 	} else if !w.Until.IsZero() {
 		w.N = m.ReconcileAttempts + 1
+		if ledger.ToolMissing(m.Error) {
+			w.Kind, w.Why = WaitsForTool, "there is no tool "+string(m.Tool)+" in this program or its keep.toml"
+		}
 	}
 	return w
 }
@@ -243,6 +262,8 @@ func (w Wait) Moves() string {
 		return "the host, at that time"
 	case WaitsForLookup:
 		return "an answer of the service"
+	case WaitsForTool:
+		return "a person who puts the tool back"
 	case WaitsForScript:
 		return "a corrected script, or a person"
 	case WaitsForRepair:
@@ -304,6 +325,9 @@ func (w Wait) Parts() []Part {
 		}
 		return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened; the service is asked again at "), until,
 			s(fmt.Sprintf(" (lookup %d)%s.", w.N, w.held()))}
+	case WaitsForTool:
+		return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened, and nobody can be asked: " + w.Why +
+			". Put it back, or decide when Keep asks you; it looks again at "), until, s(fmt.Sprintf(" (lookup %d).", w.N))}
 	case WaitsForDecision:
 		return []Part{s("Nobody can tell whether " + w.Call + " happened; waits since "), since, s(" for a person to decide"),
 			{Text: " in keep inbox", Command: true}, s(".")}

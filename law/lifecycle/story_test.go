@@ -158,6 +158,7 @@ crashed                | recovery | the host, at that time           | The host 
 interrupted            | recovery | the host, at that time           | Left in phase mutating, since the host was stopped; the work is taken up again at 2026-11-20 09:00:30 UTC.
 doubt: in_flight       | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened; the service is asked next.
 doubt: needs_reconcile | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened; the service is asked again at 2026-11-20 09:01:00 UTC (lookup 3).
+doubt: no tool         | tool     | a person who puts the tool back  | It is not known since 2026-11-20 08:59:00 UTC whether crm.create on contacts/1 happened, and nobody can be asked: there is no tool crm.create in this program or its keep.toml. Put it back, or decide when Keep asks you; it looks again at 2026-11-20 09:01:00 UTC (lookup 3).
 doubt: indeterminate   | decision | a person                         | Nobody can tell whether crm.create on contacts/1 happened; waits since 2026-11-20 08:59:00 UTC for a person to decide in keep inbox.
 doubt: applied         | recovery | the host                         | It is known since 2026-11-20 09:00:00 UTC what became of crm.create on contacts/1; the work is taken up again next.
 `
@@ -194,7 +195,9 @@ doubt: applied         | recovery | the host                         | It is kno
 	say("doubt: in_flight", keep.StatusReconciliation, false, m)
 	m.State, m.NextReconcileAt, m.ReconcileAttempts = keep.NeedsReconcile, t0.Add(time.Minute), 2
 	say("doubt: needs_reconcile", keep.StatusReconciliation, false, m)
-	m.State = keep.Indeterminate
+	m.Error = &keep.Failure{Class: keep.ClassUnknown, Code: keep.CodeToolMissing, Message: "reset; there is no tool crm.create"}
+	say("doubt: no tool", keep.StatusReconciliation, false, m)
+	m.State, m.Error = keep.Indeterminate, nil
 	say("doubt: indeterminate", keep.StatusReconciliation, false, m)
 	m.State, m.NextReconcileAt, m.UpdatedAt = keep.Applied, time.Time{}, t0
 	say("doubt: applied", keep.StatusReconciliation, false, m)
