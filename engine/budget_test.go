@@ -109,7 +109,7 @@ func TestBudgetOfAnUnknownAmount(t *testing.T) {
 				if r := w.lastRun(); r.Status != keep.StatusPerson || r.Error.Class != keep.ClassPermission || r.Error.Code != keep.CodeBudgetAmount || w.service.calls != 0 || w.records() != 0 {
 					t.Errorf("run %s (%v) after %d calls, want paused:person, budget-amount, after none", r.Status, r.Error, w.service.calls)
 				}
-				if qs := w.questions(); len(qs) != 1 || !strings.Contains(qs[0].Question, "Correct the script or the budget") {
+				if qs := w.questions(); len(qs) != 1 || !strings.Contains(qs[0].Question, "Correct the workflow or the budget") {
 					t.Errorf("asked is %+v, want one question that says what to correct", qs)
 				}
 			})

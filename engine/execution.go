@@ -343,7 +343,7 @@ func (x *execution) fail(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*overBudgetError](err); ok {
 		return x.askBudget(ctx, e)
 	}
-	f := x.located(ctx, asFailure(err))
+	f := x.inWords(x.located(ctx, asFailure(err)))
 	if f.Code == keep.CodeBreaker {
 		return x.waitForBreaker(ctx, f)
 	}
@@ -378,6 +378,17 @@ func (x *execution) located(ctx context.Context, f *keep.Failure) *keep.Failure 
 	at := *f
 	at.At = x.v.script.Locate(ctx, x.called)
 	return &at
+}
+
+// inWords returns f as the author of the handlers knows the names in it.
+func (x *execution) inWords(f *keep.Failure) *keep.Failure {
+	w, ok := x.v.script.(Wording)
+	if !ok || f.Class != keep.ClassLogic && f.Class != keep.ClassPrecondition {
+		return f
+	}
+	said := *f
+	said.Message = w.InWords(f.Message)
+	return &said
 }
 
 // stop records that the run stopped because of f, as the verdict says.

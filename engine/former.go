@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -82,13 +81,13 @@ func (h *scriptHost) former(ctx context.Context, call *takenCall, key keep.Mutat
 		was, wasTool, _ := strings.Cut(string(name), ".")
 		conns, tools = append(conns, was), append(tools, wasTool)
 	}
-	fix := fmt.Sprintf("was = %s in [connections.%s]", rename.List(append(conns, conn), nowConn), nowConn)
+	d := rename.Doubt{Kind: rename.Connection, Fresh: nowConn, Names: rename.List(append(conns, conn), nowConn), InGo: h.x.v.Definition.Go}
 	if conn == nowConn || slices.Contains(conns, conn) {
-		fix = fmt.Sprintf("was = %s in [connections.%s.tools.%s]", rename.List(append(tools, tool), nowTool), nowConn, nowTool)
+		d.Kind, d.Fresh, d.Names = rename.Tool, string(call.tool.name), rename.List(append(tools, tool), nowTool)
 	}
 	f := keep.Failf(keep.ClassPrecondition, "call-unmatched",
 		"item %q: %s is configured no more, and was called for %s; %s would be called with the same identity, and nothing was sent. "+
-			"If both are one, write %s in keep.toml; if not, write new = true there; then retry", s.item.ID, m.Tool, m.Target, call.tool.name, fix)
+			"To say what it is, %s; then retry", s.item.ID, m.Tool, m.Target, call.tool.name, d.Fix())
 	f.Tool, f.At = call.tool.name, call.at
 	return keep.Mutation{}, f
 }

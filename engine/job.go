@@ -114,7 +114,7 @@ func (x *execution) stopInItem(ctx context.Context, h *scriptHost, err error) er
 	attention := h.item != nil && h.item.item.Status == keep.ItemAttention
 	x.extra = append(x.extra, h.takeItems()...)
 	if attention {
-		return x.stop(ctx, asFailure(err), lifecycle.Consequence{Status: keep.StatusPerson, Escalate: keep.AskItem}, time.Time{})
+		return x.stop(ctx, x.inWords(asFailure(err)), lifecycle.Consequence{Status: keep.StatusPerson, Escalate: keep.AskItem}, time.Time{})
 	}
 	return x.fail(ctx, err)
 }

@@ -27,7 +27,7 @@ func (x *execution) produce(ctx context.Context) error {
 	unfinished := hasMore(out)
 	if unfinished && len(host.kv) == 0 {
 		return x.fail(ctx, keep.Failf(keep.ClassLogic, "more-without-checkpoint",
-			"%s says that there is more, but stores nothing with ctx.kv.set (in Go: Ingress.Store): it would read the same again, and again at once", x.run.Handler))
+			"%s says that there is more, but stores nothing with ctx.kv.set: it would read the same again, and again at once", x.run.Handler))
 	}
 	x.trace(BeforeCommit)
 	if err := x.transition(keep.Committed); err != nil {

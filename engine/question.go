@@ -93,7 +93,7 @@ func (x *execution) ask(ctx context.Context, q *keep.Escalation, kind keep.Escal
 		q.Question = fmt.Sprintf("Item %q of %s was handled before with other content. What should become of it?", q.Item, handler)
 		q.Attempted = fmt.Sprintf("%s on %s was applied at %s with %s\nnow it would be sent with %s", x.mut.Tool, x.mut.Target,
 			x.mut.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC"), cut(string(x.mut.Payload), maxShown), cut(string(x.wouldSend), maxShown))
-		q.Why = fmt.Sprintf("what was sent and what the script now says differ, and nothing was sent again\n%s",
+		q.Why = fmt.Sprintf("what was sent and what the %s now says differ, and nothing was sent again\n%s", writtenAs(x.v.Definition),
 			differences(x.mut.Payload, x.wouldSend, "\n", 20))
 		q.Choices = append(q.Choices,
 			keep.Choice{Action: keep.Reprocess, Label: "Reprocess", Effect: "does the whole item again as a new attempt, sending what it now says"},
@@ -147,7 +147,7 @@ func remedy(f *keep.Failure) string {
 		case keep.CodeToolStopped:
 			return "Accept the tool as it is now if it may be called (keep gateway tools accept)"
 		case keep.CodeBudgetAmount:
-			return "Correct the script or the budget"
+			return "Correct the workflow or the budget"
 		}
 	}
 	return "Fix the permission or the credential"

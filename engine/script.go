@@ -35,6 +35,12 @@ type Script interface {
 	Locate(ctx context.Context, path []string) string
 }
 
+// Wording is what a Script has whose author knows the calls by other names than scripts do.
+type Wording interface {
+	// InWords returns what the engine says of a handler in the words of its author.
+	InWords(message string) string
+}
+
 // A ScriptCall is one call into a script.
 type ScriptCall struct {
 	Path []string          // such as consumers, addRow, prepare

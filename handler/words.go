@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -20,8 +21,23 @@ var words = strings.NewReplacer(
 	"ctx.getByIds(topic, ids)", "Events", "ctx.getByIds", "Events",
 	"add [connections.", "add the connection ", "] to keep.toml", " to host.Config.Connections",
 	"threw an error: ", "returned an error: ",
+	"prepare must return {reservations: [{topic, ids}], data, ui?, wakeAt?, selectionId?, trigger?}: ", "what Prepare returned is wrong: ",
+	"trigger.messageId:", "Trigger:",
+	"reserve only events that peek, getByIds or trigger returned as pending", "reserve only events that Peek, Events or the trigger showed as pending",
 	"ctx.", "",
 )
+
+// Where in its stored result Prepare reserves an event, and what the engine says of one that is no trigger.
+var (
+	reserved = regexp.MustCompile(`\breservations\[\d+\](\.ids\[\d+\])?:`)
+	trigger  = regexp.MustCompile(`\btrigger: want an event, or {topic, messageId}, got .*`)
+)
+
+// InWords implements engine.Wording.
+func (script) InWords(message string) string {
+	message = trigger.ReplaceAllLiteralString(message, "Trigger: want a Topic and a MessageID")
+	return reserved.ReplaceAllLiteralString(words.Replace(message), "Reserve:")
+}
 
 // inGo returns an error of the engine in the words of Go.
 func inGo(err error) error {
@@ -30,6 +46,6 @@ func inGo(err error) error {
 		return err
 	}
 	said := *f
-	said.Message = words.Replace(f.Message)
+	said.Message = script{}.InWords(f.Message)
 	return &said
 }

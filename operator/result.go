@@ -24,7 +24,7 @@ type ResultError struct {
 
 // Error says what is wrong, and which JSON is wanted.
 func (e *ResultError) Error() string {
-	want := "any JSON, or null if the script can do without"
+	want := "any JSON, or null if what follows can do without"
 	if e.Schema != nil {
 		want = "JSON that fits " + string(e.Schema)
 	}
@@ -56,7 +56,7 @@ func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutat
 		return nil, err
 	}
 	if need || results.CheckResult(m.Tool, json.RawMessage("null")) != nil {
-		return nil, &ResultError{q.ID, d.Action, m.Tool, "the script reads the result, and none was given", results.ResultSchema(m.Tool)}
+		return nil, &ResultError{q.ID, d.Action, m.Tool, "what follows reads the result, and none was given", results.ResultSchema(m.Tool)}
 	}
 	return nil, nil
 }
@@ -76,7 +76,7 @@ func (o *Operator) checkSaid(q keep.Escalation, d keep.Decision) error {
 	if result == nil {
 		result = json.RawMessage("null")
 		if slices.ContainsFunc(q.Choices, func(c keep.Choice) bool { return c.Action == d.Action && c.Result == keep.ResultRequired }) {
-			why = "the script reads the result, and none was given"
+			why = "what follows reads the result, and none was given"
 		}
 	}
 	if q.Approval == nil {

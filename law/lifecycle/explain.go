@@ -265,9 +265,9 @@ func (w Wait) Moves() string {
 	case WaitsForTool:
 		return "a person who puts the tool back"
 	case WaitsForScript:
-		return "a corrected script, or a person"
+		return "a corrected version, or a person"
 	case WaitsForRepair:
-		return "the host, or a corrected script"
+		return "the host, or a corrected version"
 	case WaitsForAccount:
 		return "a person who connects the account"
 	}
@@ -351,7 +351,7 @@ func (w Wait) Parts() []Part {
 	case WaitsForAccount:
 		return []Part{s("Waits since "), since, s(" for an account, and continues by itself when it is connected (" + w.Why + ").")}
 	case WaitsForScript:
-		return []Part{s("Waits since "), since, s(" for a corrected script, or for a person to retry or skip: " + w.Why + ".")}
+		return []Part{s("Waits since "), since, s(" for a corrected version, or for a person to retry or skip: " + w.Why + ".")}
 	case WaitsForRepair:
 		return []Part{s("Waits since "), since, s(" for a " + w.Call + ", after: " + w.Why + ".")}
 	case WaitsForDebugger:

@@ -151,7 +151,7 @@ paused:transient       | retry    | the host, at that time           | Waits sin
 paused:approval        | approval | a person                         | Waits since 2026-11-20 08:59:00 UTC for a person to approve the call; see keep inbox.
 paused:reconciliation  | lookup   | an answer of the service         | It is not known since 2026-11-20 08:59:00 UTC whether a call happened; the service is asked next.
 paused:person          | person   | a person                         | Waits since 2026-11-20 08:59:00 UTC for a person (3:1: crm.create: refused); see keep inbox.
-failed:logic           | script   | a corrected script, or a person  | Waits since 2026-11-20 08:59:00 UTC for a corrected script, or for a person to retry or skip: 3:1: crm.create: refused.
+failed:logic           | script   | a corrected version, or a person | Waits since 2026-11-20 08:59:00 UTC for a corrected version, or for a person to retry or skip: 3:1: crm.create: refused.
 failed:logic, planned  | retry    | the host, at that time           | Waits since 2026-11-20 08:59:00 UTC and is tried again at 2026-11-20 09:00:30 UTC with the current version, after: 3:1: crm.create: refused.
 failed:internal        | internal | a person                         | Stopped since 2026-11-20 08:59:00 UTC by an internal failure (3:1: crm.create: refused); a person must look at it.
 crashed                | recovery | the host, at that time           | The host died while it executed phase mutating; the work is taken up again at 2026-11-20 09:00:30 UTC.
