@@ -188,8 +188,8 @@ type workflowParams struct {
 
 // A whyAnswer says why a workflow does not continue.
 type whyAnswer struct {
-	Workflow  api.Workflow     `json:"workflow"`
-	Runs      []api.Run        `json:"runs"`
+	Workflow  api.Workflow   `json:"workflow"`
+	Runs      []api.Run      `json:"runs"`
 	Questions []api.Answered `json:"questions"`
 }
 
