@@ -299,7 +299,8 @@ type Connection struct {
 	// at once, and at their interval as well, so nothing depends on it. Nil: there is none.
 	Watch func(ctx context.Context, changed func()) error
 
-	// Close releases what the connection holds. Nil: nothing to release.
+	// Close releases what the connection holds. Nil: nothing to release. A Read that ignored the end of its context may not
+	// have returned yet.
 	Close func() error
 }
 

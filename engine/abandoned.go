@@ -9,8 +9,8 @@ import (
 	"github.com/keep-run/keep"
 )
 
-// maxAbandoned is how many reads a host leaves to connectors that ignore the end of
-// their context. Beside so many no other one begins (law: bounded).
+// maxAbandoned is how many reads of a connection a host leaves to its connector if that ignores the end of
+// their context. Beside so many no other one of that connection begins (law: bounded).
 const maxAbandoned = 100
 
 // A readAnswer is what a read came to.
@@ -23,9 +23,8 @@ type readAnswer struct {
 // that ignores the end of its context: the read is abandoned, its result is discarded, and nobody
 // waits for it, Run included. stood returns for how long the clock of the read was stopped; nil: it is not stopped.
 func (a *actor) readWithin(ctx context.Context, t *tool, stood func() time.Duration, c HostCall, params json.RawMessage) (json.RawMessage, *keep.Failure) {
-	if a.e.tooManyAbandoned() {
-		return nil, &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: c.At, Message: fmt.Sprintf(
-			"%s is not read: %d reads whose connectors ignore that their time is over are still out in this process; have the connectors return when their context ends", t.name, maxAbandoned)}
+	if f := a.e.mayBegin(t, c.At); f != nil {
+		return nil, f
 	}
 	done := make(chan readAnswer, 1)
 	go func() { // ends before readWithin returns, or is abandoned
@@ -46,23 +45,30 @@ func (a *actor) readWithin(ctx context.Context, t *tool, stood func() time.Durat
 		"%s took longer than %s, and its connector ignores that its time is over", t.name, t.spec.Timeout.Round(time.Millisecond))}
 }
 
-// tooManyAbandoned reports whether no read may begin beside those that are abandoned.
-func (e *Engine) tooManyAbandoned() bool {
+// mayBegin returns why no read by t may begin beside those of its connection that are abandoned; nil: it may.
+func (e *Engine) mayBegin(t *tool, at string) *keep.Failure {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.abandoned >= maxAbandoned
+	if e.abandoned[t.name.Connection()] < maxAbandoned {
+		return nil
+	}
+	return &keep.Failure{Class: keep.ClassTransient, Code: "read-failed", Tool: t.name, At: at, Message: fmt.Sprintf(
+		"%s is not read: %d reads of its connection, whose connector ignores that their time is over, are still out in this process; have the connector return when their context ends", t.name, maxAbandoned)}
 }
 
 // abandon leaves a read to itself.
 func (a *actor) abandon(t *tool, done <-chan readAnswer) {
 	a.e.mu.Lock()
 	defer a.e.mu.Unlock()
-	a.e.abandoned++
-	a.log.Error("a connector ignores that the time of its read is over; the workflow continues without it", "tool", t.name, "left", a.e.abandoned)
+	of := t.name.Connection()
+	a.e.abandoned[of]++
+	a.log.Error("a connector ignores that the time of its read is over; the workflow continues without it", "tool", t.name, "left", a.e.abandoned[of])
 	go func() { // ends with the read
 		<-done
 		a.e.mu.Lock()
 		defer a.e.mu.Unlock()
-		a.e.abandoned--
+		if a.e.abandoned[of]--; a.e.abandoned[of] == 0 {
+			delete(a.e.abandoned, of)
+		}
 	}()
 }

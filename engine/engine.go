@@ -170,7 +170,7 @@ type Engine struct {
 	idle   *sync.Cond
 
 	overdue   map[keep.MutationKey]*overdue // calls that the engine does not wait for any more
-	abandoned int                           // reads whose results are discarded
+	abandoned map[string]int                // by connection: reads whose results are discarded
 	started   time.Time                     // when Run began
 
 	// spawn begins a goroutine that Run waits for, whose context ends with Run or earlier;
@@ -216,8 +216,8 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 		clock:   lease.NewClock(cfg.Clock),
 		changed: make(chan struct{}, 1),
 		actors:  make(map[keep.WorkflowName]*actor),
-		overdue: make(map[keep.MutationKey]*overdue),
-		gates:   make(map[string]*gate),
+		overdue: make(map[keep.MutationKey]*overdue), abandoned: make(map[string]int),
+		gates: make(map[string]*gate),
 
 		starting: make(slots, maxStarting), asking: make(slots, maxAsking),
 	}

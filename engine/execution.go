@@ -380,15 +380,16 @@ func (x *execution) located(ctx context.Context, f *keep.Failure) *keep.Failure 
 	return &at
 }
 
-// inWords returns f as the author of the handlers knows the names in it.
+// inWords returns f as the author of the handlers knows the names in it. What the author or a service says is left as it is.
 func (x *execution) inWords(f *keep.Failure) *keep.Failure {
 	w, ok := x.v.script.(Wording)
-	if !ok || f.Class != keep.ClassLogic && f.Class != keep.ClassPrecondition {
+	said := f.Code == "handler-error" || f.Code == "handler-panic" || f.Code == "script-error"
+	if !ok || said || f.Class != keep.ClassLogic && f.Class != keep.ClassPrecondition {
 		return f
 	}
-	said := *f
-	said.Message = w.InWords(f.Message)
-	return &said
+	in := *f
+	in.Message = w.InWords(f.Message)
+	return &in
 }
 
 // stop records that the run stopped because of f, as the verdict says.

@@ -258,7 +258,11 @@ func (h *scriptHost) itemFail(_ context.Context, c HostCall) (json.RawMessage, e
 	if h.item != nil {
 		item = strconv.Quote(h.item.item.ID)
 	}
-	f := c.logicf("script-error", "the handler of item %s threw %s: %s", item, thrown.Name, thrown.Message)
+	threw := "threw " + thrown.Name + ": "
+	if w, ok := h.x.v.script.(Wording); ok {
+		threw = w.InWords(threw)
+	}
+	f := c.logicf("script-error", "the handler of item %s %s%s", item, threw, thrown.Message)
 	if thrown.At != "" {
 		f.At = thrown.At
 	}

@@ -119,9 +119,10 @@ func (ts *Tools) asker(m keep.Mutation) (*tool, ledger.Fact) {
 	return nil, none
 }
 
-// toolMissing is why the outcome of m is not known while its tool is missing: what it was before, and that.
+// toolMissing is why the outcome of m is not known while its tool is missing: what it was before, and that. Of a call of another
+// user it stays that: what answers do to it depends on it.
 func toolMissing(m keep.Mutation) *keep.Failure {
-	if ledger.ToolMissing(m.Error) {
+	if ledger.ToolMissing(m.Error) || ledger.OfAnotherUser(m.Error) {
 		return m.Error
 	}
 	f := keep.Failf(keep.ClassUnknown, keep.CodeToolMissing, "there is no tool %s in this program or its keep.toml", m.Tool)

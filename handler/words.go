@@ -39,10 +39,10 @@ func (script) InWords(message string) string {
 	return reserved.ReplaceAllLiteralString(words.Replace(message), "Reserve:")
 }
 
-// inGo returns an error of the engine in the words of Go.
+// inGo returns an error of the engine in the words of Go. What the work of an item failed with is the author's own.
 func inGo(err error) error {
 	f, ok := err.(*keep.Failure)
-	if !ok || f.Class != keep.ClassLogic {
+	if !ok || f.Class != keep.ClassLogic || f.Code == "script-error" {
 		return err
 	}
 	said := *f

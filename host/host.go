@@ -391,7 +391,8 @@ func (h *Host) watch(ctx context.Context, w store.Watcher) {
 	}
 }
 
-// Close releases the sandbox and the connections. Run must have returned.
+// Close releases the sandbox and the connections. Run must have returned. A read whose connector ignored the end of its time
+// may be out still: nobody waits for it.
 func (h *Host) Close() error {
 	h.set.Lock()
 	defer h.set.Unlock()

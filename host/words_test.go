@@ -250,3 +250,21 @@ func TestErrorsInTheWordsOfGo(t *testing.T) {
 		}
 	}
 }
+
+// What the author of a handler says is left as it is, also where it has words that the engine says of scripts.
+func TestOwnWordsAreLeft(t *testing.T) {
+	const own = "open /etc/app/ctx.json: trigger: want an event, or {topic, messageId}, got 3; add [connections.crm] to keep.toml; messageId: ctx.kv"
+	failed := errors.New(own)
+	for name, h := range map[string]handler.Handler{
+		"error": job(func(context.Context, *handler.Worker) error { return failed }),
+		"panic": job(func(context.Context, *handler.Worker) error { panic(own) }),
+		"item": job(func(ctx context.Context, w *handler.Worker) error {
+			return w.Item(ctx, "a", "A", func(context.Context, *handler.Item) error { return failed })
+		}),
+	} {
+		run, _, _ := runGo(t, nil, h)
+		if run.Error == nil || !strings.HasSuffix(run.Error.Message, own) || strings.Contains(run.Error.Message, "threw") {
+			t.Errorf("%s: stopped by %v, want %q", name, run.Error, own)
+		}
+	}
+}

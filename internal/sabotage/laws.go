@@ -168,6 +168,8 @@ var lawsBreaks = []Break{
 		`none.Evidence, none.Detail = ledger.Unsure,`, `none.Evidence, none.Detail = ledger.CannotAsk,`, "./engine -run TestAConnectionThatIsMissing"},
 	{"missing-tool-forgets-what-may-still-be-sent", "doubt-is-not-failure", "engine/overdue.go",
 		"	case known:\n		m = ledger.ExtendDeadline(m, late.at)", "	case t == nil:\n		return m, none\n	case known:\n		m = ledger.ExtendDeadline(m, late.at)", "./engine -run TestDeathOfADeafConnector"},
+	{"sent-call-was-not-sent", "explained", "law/ledger/ledger.go",
+		`m.State == keep.Failed && m.ResolvedBy == "call" && m.Error`, `m.State == keep.Failed && m.Error`, "./law/ledger -run TestUnsentIsSaidOfCallsAlone"},
 	{"many-are-vouched-for-unseen", "doubt-is-not-failure", "web/together.go",
 		`a == keep.Approve || a == keep.Happened || `, `a == keep.Approve || `, "./web -run TestManyDoubtsHappened"},
 	{"doubted-key-is-given-up", "bound-to-its-world", "law/lifecycle/lifecycle.go",

@@ -36,6 +36,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -249,12 +250,13 @@ func AsksForTool(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeToolChanged
 }
 
-// unsent are the codes of failures that only a call has of which nothing was sent: its request never left, or Keep refused it first.
+// unsent are the codes with which a call fails of which nothing was sent: its request never left, or Keep refused it first.
+// A lookup may fail with them, too.
 var unsent = []string{"not-sent", keep.CodeAccount, keep.CodeToolStopped, keep.CodeToolChanged}
 
 // Unsent reports whether nothing was sent in the last attempt of a call that failed.
 func Unsent(m keep.Mutation) bool {
-	return m.State == keep.Failed && m.Error != nil && m.Error.Class != keep.ClassUnknown && slices.Contains(unsent, m.Error.Code)
+	return m.State == keep.Failed && m.ResolvedBy == "call" && m.Error != nil && m.Error.Class != keep.ClassUnknown && slices.Contains(unsent, m.Error.Code)
 }
 
 // ToolMissing reports whether the last lookup about a call asked nobody, because there is no such tool now.
@@ -326,7 +328,11 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 	}
 	said := m.Error
 	if f.Failure == nil && f.Evidence != Happened && (Refused(said) || ToolMissing(said)) { // that is over
-		said = keep.Failf(keep.ClassUnknown, "no-answer", "%s", f.Detail)
+		why := f.Detail
+		if ToolMissing(said) { // it says why the call was in doubt before
+			why = cmp.Or(why, said.Message)
+		}
+		said = keep.Failf(keep.ClassUnknown, "no-answer", "%s", why)
 		f.Failure = said
 	}
 	early, next := tooEarly(m, f, now), m.SettlesAt()

@@ -360,4 +360,24 @@ func TestAToolThatIsBack(t *testing.T) {
 	if err != nil || ledger.ToolMissing(m.Error) || m.Error.Message != "503" {
 		t.Errorf("the record says %v, %v", m.Error, err)
 	}
+	m.Error = keep.Failf(keep.ClassUnknown, keep.CodeToolMissing, "connection reset; there is no tool")
+	m, _, err = ledger.AfterLookup(m, ledger.Fact{Evidence: ledger.Absent, By: "reconcile", AskedAt: now}, ledger.Limit{Attempts: 10, Next: now}, now)
+	if err != nil || m.Error == nil || !strings.HasPrefix(m.Error.Message, "connection reset") {
+		t.Errorf("the record says %v, %v: want why it was in doubt", m.Error, err)
+	}
+}
+
+// A lookup may fail with the code of a call that was not sent: of the call that says nothing.
+func TestUnsentIsSaidOfCallsAlone(t *testing.T) {
+	refused := keep.Failf(keep.ClassPermission, keep.CodeAccount, "there is no account")
+	m := record(keep.NeedsReconcile)
+	m.Doubted, m.Error, m.State = true, refused, keep.Indeterminate
+	m, _, err := ledger.Apply(m, ledger.Fact{Evidence: ledger.DidNotHappen, By: "ada"}, t0)
+	if err != nil || m.State != keep.Failed || ledger.Unsent(m) {
+		t.Errorf("a doubt that a person ended: %s, %v, unsent %t", m.State, err, ledger.Unsent(m))
+	}
+	m, _, err = ledger.Apply(record(keep.InFlight), ledger.Fact{Evidence: ledger.Absent, By: "call", Failure: refused}, t0)
+	if err != nil || !ledger.Unsent(m) {
+		t.Errorf("a call that was refused before it was sent: %s, %v, unsent %t", m.State, err, ledger.Unsent(m))
+	}
 }
