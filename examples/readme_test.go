@@ -138,7 +138,7 @@ func runSteps(t *testing.T, file, dir string, all []step) {
 		// A group in braces keeps the jobs of the shell, and may end in &.
 		fmt.Fprintf(&script, "printf '\\036%d %%s\\n' $EPOCHREALTIME\n{\n%s\n} 2>&1\n", i, s.command)
 	}
-	script.WriteString("printf '\\036%s %s\\n' end $EPOCHREALTIME\nkill $(jobs -p)\nwait\n")
+	script.WriteString("printf '\\036%s %s\\n' end $EPOCHREALTIME\nkill $(jobs -p) 2>/dev/null\nwait\n")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", script.String())
