@@ -112,8 +112,13 @@ func (k *sink) write(b []byte) error {
 	return k.control.Flush()
 }
 
-// drain writes the messages that are there.
+// drain writes the messages that are there, of a stream that was not cut off.
 func (k *sink) drain(s *stream) error {
+	select {
+	case <-s.cut:
+		return errSlow
+	default:
+	}
 	for {
 		select {
 		case m := <-s.queue:
