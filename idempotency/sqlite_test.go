@@ -92,7 +92,7 @@ func txCommitsWithTheKey(t *testing.T) {
 		return n
 	}
 	var say func(http.ResponseWriter)
-	h := guardFile(t, db, idempotency.Config{Lease: 30 * time.Millisecond, Rules: []idempotency.Rule{{Atomic: true}}}, func(rw http.ResponseWriter, r *http.Request) {
+	h := guardFile(t, db, idempotency.Config{Lease: 500 * time.Millisecond, Rules: []idempotency.Rule{{Atomic: true}}}, func(rw http.ResponseWriter, r *http.Request) {
 		tx, err := idempotency.Tx[*sql.Tx](r.Context())
 		if err != nil {
 			t.Error(err)
@@ -118,7 +118,7 @@ func txCommitsWithTheKey(t *testing.T) {
 		{"500 undoes and is kept", func(rw http.ResponseWriter) { rw.WriteHeader(500) }, 3, key.Done},
 		{"429 undoes and releases", func(rw http.ResponseWriter) { rw.WriteHeader(429) }, 3, key.Released},
 		{"a panic undoes and releases", func(rw http.ResponseWriter) { panic("boom") }, 3, key.Released},
-		{"slower than the lease commits", func(rw http.ResponseWriter) { <-time.After(100 * time.Millisecond) }, 4, key.Done},
+		{"slower than the lease commits", func(rw http.ResponseWriter) { <-time.After(1200 * time.Millisecond) }, 4, key.Done},
 	} {
 		say = test.say
 		func() {
