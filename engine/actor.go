@@ -276,8 +276,20 @@ func (a *actor) wait(ctx context.Context, step schedule.Step, now time.Time) {
 	// Now is rounded down to milliseconds, and At may not be: what is left of one is waited for as a
 	// whole. The clock may be set back while we wait; looking once an hour costs nothing and keeps a
 	// tick from being lost.
+	if step.Do == schedule.Backoff && a.e.reach(step.At) {
+		return
+	}
 	left := (step.At.Sub(now) + time.Millisecond - 1).Truncate(time.Millisecond)
 	a.sleep(ctx, min(left, time.Hour))
+}
+
+// reach makes the clock show t, if it can be set, and reports whether it did.
+func (e *Engine) reach(t time.Time) bool {
+	if e.cfg.Reach == nil {
+		return false
+	}
+	e.cfg.Reach(t)
+	return true
 }
 
 func (a *actor) sleep(ctx context.Context, d time.Duration) {

@@ -89,6 +89,10 @@ type Config struct {
 	// time.Now. With Leases only its pace matters. Tests set it wrong.
 	Clock func() time.Time
 
+	// Reach makes Clock show at least t. If it is not nil, nothing waits for the end of a backoff or of
+	// a limit: the clock reaches it. A rehearsal has such a clock.
+	Reach func(t time.Time)
+
 	// Slow is how long a phase may take before the run is made visible, or its
 	// outcome committed on its own. If zero, 10 ms after the call and 200 ms
 	// before it.

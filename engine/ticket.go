@@ -119,6 +119,9 @@ func (t *ticket) second(ctx context.Context, w limit.Wait) error {
 
 // sleep waits until it may be worth claiming again.
 func (g *gate) sleep(ctx context.Context, t *ticket, w limit.Wait) error {
+	if !w.Until.IsZero() && g.e.reach(w.Until) {
+		return nil
+	}
 	d := lookEvery
 	if until := w.Until.Sub(g.e.Now()); !w.Until.IsZero() {
 		d = min(d, max(until, time.Millisecond))

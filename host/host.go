@@ -119,6 +119,10 @@ type Config struct {
 	// Clock is the clock of this machine; see engine.Config. If nil, time.Now.
 	Clock func() time.Time
 
+	// Reach and Entropy are those of engine.Config.
+	Reach   func(t time.Time)
+	Entropy func() [10]byte
+
 	// Notify tells people of questions. If Notify.Store is nil, the store of the
 	// host must be one; Notify.Logger is Logger if it is nil. If Notify has no
 	// targets, nobody is told.
@@ -238,7 +242,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed, &h.worked, &h.refusals}
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, SecretKey: secretKey, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
-		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock,
+		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock, Reach: cfg.Reach, Entropy: cfg.Entropy,
 		Presence: cfg.presence(ctx), Repairs: h.mender.repairing,
 	})
 	if err == nil {

@@ -14,9 +14,9 @@
 //
 // # Time
 //
-// A rehearsal has a clock of its own, which starts where the caller says and moves on
-// with real time. Waits that depend on an outcome are skipped: backoff takes a
-// millisecond, and when a service says that a call had no effect, the clock is set to
-// the moment from which that counts. Schedules are not: what is due at the start is
+// A rehearsal has a clock of its own, which starts where the caller says and stands, so
+// that the same script does the same at the same time, however busy the machine is. Nothing waits for an
+// outcome: backoff is a millisecond, at whose end the clock is set, and when a service says that a call had no effect, to
+// the moment from which that counts. Schedules are not hurried: what is due at the start is
 // executed, later ticks are not waited for.
 package rehearsal

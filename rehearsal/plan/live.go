@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,6 +28,13 @@ type live struct {
 	mu    sync.Mutex // protects all below
 	reads []Read
 	calls []call
+	shut  map[string]refusal // by connection
+}
+
+// A refusal is what a service said that wants to be left alone for a time.
+type refusal struct {
+	why   *keep.Failure
+	until time.Time // of the machine's clock: that of a rehearsal does not wait
 }
 
 // A call is one that would be made.
@@ -40,7 +48,7 @@ type call struct {
 
 func newLive(conns []connector.Connection) *live {
 	l := &live{readers: make(map[keep.ToolName]connector.Reader), specs: make(map[keep.ToolName]connector.Spec),
-		approvals: make(map[keep.ToolName]*grant.Approvals), before: make(map[keep.ToolName][]keep.ToolName)}
+		approvals: make(map[keep.ToolName]*grant.Approvals), before: make(map[keep.ToolName][]keep.ToolName), shut: make(map[string]refusal)}
 	for _, c := range conns {
 		for _, t := range c.Tools {
 			spec := t.Spec()
@@ -64,9 +72,13 @@ func (l *live) Read(ctx context.Context, tool keep.ToolName, params json.RawMess
 	}
 	l.mu.Lock()
 	l.reads = append(l.reads, Read{tool, params})
+	shut := l.shut[tool.Connection()]
 	l.mu.Unlock()
 	if l.at != nil {
 		return l.at.read(string(tool), params)
+	}
+	if time.Now().Before(shut.until) {
+		return nil, shut.why
 	}
 	timeout := l.specs[tool].Timeout
 	if timeout == 0 {
@@ -74,7 +86,13 @@ func (l *live) Read(ctx context.Context, tool keep.ToolName, params json.RawMess
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &keep.TimeoutError{Op: string(tool), After: timeout})
 	defer cancel()
-	return l.readers[tool].Read(ctx, params)
+	result, err := l.readers[tool].Read(ctx, params)
+	if f, ok := errors.AsType[*keep.Failure](err); ok && f.RetryAfter > 0 {
+		l.mu.Lock()
+		l.shut[tool.Connection()] = refusal{f, time.Now().Add(f.RetryAfter)}
+		l.mu.Unlock()
+	}
+	return result, err
 }
 
 // Call implements rehearsal.Services: it writes the call down.

@@ -7,7 +7,7 @@
 //	[[test]]
 //	name    = "adds a row for each mail"
 //	handler = "addRow"                    # by default all, as keep run would
-//	now     = 2026-11-22T09:00:00Z        # by default the current time
+//	now     = 2026-11-22T09:00:00Z        # by default the current time; it passes only where something is waited for
 //	runs    = 1                           # ends after one run; by default when nothing is left to do
 //	kv      = { polls = 3 }               # what ctx.kv of the handler has
 //	items   = [{ id = "invoice:6" }]      # items of a job that are done

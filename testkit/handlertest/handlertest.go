@@ -34,7 +34,7 @@ type Bench struct {
 	Checkpoint map[string]any // of a producer
 	Done       []string       // ids of items of a job that are done
 
-	Now time.Time // if zero, the current time
+	Now time.Time // what a handler finds all along; if zero, the current time
 }
 
 // An Event is one message of a topic.
