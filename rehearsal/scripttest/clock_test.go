@@ -40,12 +40,14 @@ tool  = "shop.list"
 error = { class = "transient" }
 [[test.read]]
 tool   = "shop.list"
-result = ["a", "b", "c"]
+result = ["a", "b", "c", "d"]
 [test.expect]
+reservations = [{ topic = "tick", ids = ["a"] }, { topic = "tick", ids = ["b"] }, { topic = "tick", ids = ["c"] }, { topic = "tick", ids = ["d"] }]
 calls = [
   { tool = "shop.send", params = { id = "a", seen = 1782864000001, at = 1782864000001 } },
   { tool = "shop.send", params = { id = "b", seen = 1782864000001, at = 1782864000001 } },
   { tool = "shop.send", params = { id = "c", seen = 1782864000001, at = 1782864000001 } },
+  { tool = "shop.send", params = { id = "d", seen = 1782864000001, at = 1782864000001 } },
 ]
 `
 	cfg := configOf(t, "clock.js", script)
