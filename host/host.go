@@ -119,9 +119,8 @@ type Config struct {
 	// Clock is the clock of this machine; see engine.Config. If nil, time.Now.
 	Clock func() time.Time
 
-	// Reach and Entropy are those of engine.Config.
-	Reach   func(t time.Time)
-	Entropy func() [10]byte
+	// Reach is that of engine.Config.
+	Reach func(t time.Time)
 
 	// Notify tells people of questions. If Notify.Store is nil, the store of the
 	// host must be one; Notify.Logger is Logger if it is nil. If Notify has no
@@ -242,7 +241,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 	watched := observedStore{db, h.Announce, notifier, h.mender, cfg.Committed, &h.worked, &h.refusals}
 	h.Engine, err = engine.New(watched, h.scripts, tools, engine.Config{
 		Policy: cfg.Policy, Budgets: cfg.Budgets, Salt: salt, SecretKey: secretKey, Only: cfg.Only, Logger: cfg.Logger, Tracer: cfg.Tracer, Measured: cfg.Measured, Trace: cfg.Trace,
-		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock, Reach: cfg.Reach, Entropy: cfg.Entropy,
+		Leases: cfg.Leases, Host: keep.Host{Name: cfg.Name, Version: cfg.Version}, Clock: cfg.Clock, Reach: cfg.Reach,
 		Presence: cfg.presence(ctx), Repairs: h.mender.repairing,
 	})
 	if err == nil {

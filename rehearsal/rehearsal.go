@@ -2,13 +2,11 @@ package rehearsal
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -108,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	h, err := host.Open(ctx, db, host.Config{
 		Connections: play(cfg, clock), Policy: fast,
 		Runtime: cfg.Runtime, Load: cfg.Shared.Load, Schemas: &cfg.Shared.schemas,
-		Clock: clock.now, Reach: clock.reach, Entropy: counter(), Logger: slog.New(slog.DiscardHandler),
+		Clock: clock.now, Reach: clock.reach, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
@@ -159,15 +157,6 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 		return began, true, nil
 	}
 	return began, false, err
-}
-
-// counter returns the random part of ids: each is greater than the last, so that what was made at one time is in the order of making.
-func counter() func() [10]byte {
-	var n atomic.Uint64
-	return func() (b [10]byte) {
-		binary.BigEndian.PutUint64(b[2:], n.Add(1))
-		return b
-	}
 }
 
 // notDue returns the producers and jobs that are due after now. If hurry is set, it makes them due now instead.
