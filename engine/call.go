@@ -13,7 +13,6 @@ import (
 	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
-	"github.com/keep-run/keep/law/trace"
 )
 
 // A takenCall is a mutate call that the host took over from the script.
@@ -179,7 +178,7 @@ func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, cal
 	} else {
 		p.done(ctx, nil, ctx.Err() != nil)
 	}
-	x.sawTool(trace.Lookup, began, fact.Failure)
+	x.sawLookup(began, fact)
 	if ctx.Err() != nil {
 		return fact, cmp.Or(p.whyEnded(), errEnded)
 	}
@@ -333,7 +332,7 @@ func (x *execution) transmit(t *tool) (ledger.Fact, error) {
 	receipt, f := x.a.callOut(x.pass.within(ctx), t, x.mut, limit, x.callAt)
 	x.pass.done(ctx, f, x.a.hard.Err() != nil)
 	end(f)
-	x.sawTool(trace.Call, began, f)
+	x.sawCall(began, f)
 	x.trace(Answered)
 	if f != nil && x.a.hard.Err() != nil {
 		return ledger.Fact{}, errStopping // given up: the record stays in_flight for recovery
@@ -372,7 +371,7 @@ func (x *execution) askInline(t *tool) error {
 		return err
 	}
 	if until.IsZero() {
-		x.sawTool(trace.Lookup, began, fact.Failure)
+		x.sawLookup(began, fact)
 	} else {
 		m, fact = x.mut, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "its connection is at its limits or down; the service is asked later"}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
-	seen "github.com/keep-run/keep/law/trace"
 )
 
 // lookUp asks the service what became of m.
@@ -153,7 +152,7 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 		return nil
 	}
 	now := a.e.Now()
-	x.sawTool(seen.Lookup, began, fact.Failure)
+	x.sawLookup(began, fact)
 	x.mut = doubt
 	m, move, err := ledger.AfterLookup(x.mut, fact, a.e.askLimit(x.mut, fact, now), now)
 	if err != nil {

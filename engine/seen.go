@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/trace"
 )
@@ -93,9 +94,18 @@ func (h *scriptHost) sawAnswer(ctx context.Context, c HostCall, call answerer) (
 	return result, err
 }
 
-// sawTool records a call, or a lookup, of the mutation under way. The record has the rest.
-func (x *execution) sawTool(what trace.What, began time.Time, f *keep.Failure) {
-	x.seen.Add(trace.Entry{Phase: string(x.run.Phase), What: what, Tool: string(x.mut.Tool), Params: marshal(x.mut.Key), At: began, MS: since(began), Error: f})
+// sawCall records a call of the mutation under way. The record has the rest.
+func (x *execution) sawCall(began time.Time, f *keep.Failure) {
+	x.seen.Add(trace.Entry{Phase: string(x.run.Phase), What: trace.Call, Tool: string(x.mut.Tool), Params: marshal(x.mut.Key), At: began, MS: since(began), Error: f})
+}
+
+// sawLookup records a lookup of it, with what it said to people.
+func (x *execution) sawLookup(began time.Time, fact ledger.Fact) {
+	said := string(fact.Evidence)
+	if fact.Detail != "" {
+		said += ": " + fact.Detail
+	}
+	x.seen.Add(trace.Entry{Phase: string(x.run.Phase), What: trace.Lookup, Tool: string(x.mut.Tool), Params: marshal(x.mut.Key), Result: marshal(said), At: began, MS: since(began), Error: fact.Failure})
 }
 
 // fromOutside reports whether the answer of a call is not a function of what the script and

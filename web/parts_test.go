@@ -174,14 +174,15 @@ func TestWaterfallOfAJob(t *testing.T) {
 		entry(trace.Read, "svc.list", `{}`, 1, 2, nil),
 		entry(trace.Read, "item.begin", `["row:6","Six"]`, 10, 1, nil), entry(trace.Call, "svc.send", `"mut_6"`, 12, 3, nil),
 		entry(trace.Read, "item.begin", `["row:7","Seven"]`, 20, 1, nil), entry(trace.Call, "svc.send", `"mut_7"`, 22, 8, lost), entry(trace.Lookup, "svc.send", `"mut_7"`, 31, 1, nil),
+		entry(trace.Lookup, "svc.send", `"mut_7"`, 33, 1, &keep.Failure{Class: keep.ClassUnknown, Code: keep.CodeToolMissing}),
 		entry(trace.Read, "item.begin", `["row:8","Eight"]`, 40, 1, nil),
 	}, "")
 	var got []string
 	for _, r := range list[0].Rows {
 		got = append(got, strings.TrimSpace(r.What+" "+r.Tool+" "+r.Tone+" "+r.Took)+" "+strconv.Itoa(len(r.Inner)))
 	}
-	want := []string{"as a whole  run 100 ms 0", "read svc.list  2.0 ms 0", "item row:6 ok 5.0 ms 1", "item row:7 doubt 12 ms 2", "item row:8  1.0 ms 0"}
-	if !slices.Equal(got, want) || list[0].Rows[3].Inner[0].SVG == "" {
+	want := []string{"as a whole  run 100 ms 0", "read svc.list  2.0 ms 0", "item row:6 ok 5.0 ms 1", "item row:7 doubt 14 ms 3", "item row:8  1.0 ms 0"}
+	if inner := list[0].Rows[3].Inner; !slices.Equal(got, want) || inner[0].SVG == "" || inner[2].What != "found no tool to ask" {
 		t.Errorf("rows %q", got)
 	}
 }

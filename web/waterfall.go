@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/trace"
 )
 
@@ -59,6 +60,9 @@ func waterfall(entries []trace.Entry, known string) []stretch {
 		if begins {
 			line.What, line.Tool = "item", id
 			line.Params, line.Result = "", ""
+		}
+		if e.What == trace.Lookup && ledger.ToolMissing(e.Error) {
+			line.What = "found no tool to ask"
 		}
 		if e.Error != nil {
 			line.Error = e.Error.Error()

@@ -146,7 +146,7 @@ func (a *app) printTrace(r api.Run) error {
 			line += " " + terminal.CutTo(terminal.Clean(string(e.Params)), maxSeen)
 		}
 		switch {
-		case e.Error != nil:
+		case e.Error != nil && (e.What != "lookup" || !hasValue(e.Result)):
 			line += ": " + terminal.ErrorText(e.Error)
 		case e.Cut:
 			line += " → too large to be kept"
