@@ -376,6 +376,7 @@ func (a *actor) loadOpen(ctx context.Context) error {
 		if o.Doubt, err = outcome.Of(ctx, a.e.store, run); err != nil {
 			return err
 		}
+		o.Doubt = a.e.dueByTool(o.Doubt)
 		a.e.meetKey(o.Doubt)
 		h, _, err := a.successor(ctx, run)
 		if err != nil {

@@ -35,7 +35,7 @@ func (a *actor) loadDetached(ctx context.Context) error {
 		for _, m := range ms {
 			ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
 			if m.Item != "" && !ofOpen {
-				a.detached = append(a.detached, m)
+				a.detached = append(a.detached, a.e.dueByTool(m))
 				a.e.meetKey(m)
 			}
 		}

@@ -430,7 +430,7 @@ func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error
 		return next, err
 	case m.NextReconcileAt.IsZero():
 		return next, nil // it waits for a person
-	case m.NextReconcileAt.After(now) && !(ledger.AsksForTool(m.Error) && c.Ready(m)):
+	case m.NextReconcileAt.After(now) && !(ledger.AsksForTool(m.Error) && c.Ready(m)) && c.e.dueByTool(m).NextReconcileAt.After(now):
 		return m.NextReconcileAt, nil
 	}
 	x.a.open = []schedule.Open{{Run: r, Doubt: x.mut}}

@@ -171,21 +171,11 @@ func deathOfADeafConnector(t *testing.T, missing bool) {
 		if m := w.mutation(); m.Error.Code != keep.CodeToolMissing {
 			t.Fatalf("the record says %s, want that its tool is missing", m.Error)
 		}
-		w.connect = nil
-		w.askNow()
+		w.connect = nil // its next lookup is due now
 	}
 	w.run()
 	if m := w.mutation(); m.State != keep.Applied || m.Attempts != 1 || w.service.total() != 1 {
 		t.Errorf("mutation %s after %d calls and %d effects, want applied, 1 and 1", m.State, m.Attempts, w.service.total())
-	}
-}
-
-// askNow has the service asked about the only record at the next start.
-func (w *world) askNow() {
-	m := w.mutation()
-	m.NextReconcileAt = time.Now()
-	if err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: m.Workflow, At: time.Now(), Changes: []keep.Change{keep.PutMutation{Mutation: m}}}); err != nil {
-		w.t.Fatal(err)
 	}
 }
 

@@ -119,6 +119,15 @@ func (ts *Tools) asker(m keep.Mutation) (*tool, ledger.Fact) {
 	return nil, none
 }
 
+// dueByTool returns the record of a call in doubt as it is due now: its next lookup was planned while there was no tool to
+// ask, and now there is.
+func (e *Engine) dueByTool(m keep.Mutation) keep.Mutation {
+	if now := e.Now(); ledger.ToolMissing(m.Error) && m.NextReconcileAt.After(now) && e.tools.known(m.Tool) != nil {
+		m.NextReconcileAt = now
+	}
+	return m
+}
+
 // toolMissing is why the outcome of m is not known while its tool is missing: what it was before, and that. Of a call of another
 // user it stays that: what answers do to it depends on it.
 func toolMissing(m keep.Mutation) *keep.Failure {

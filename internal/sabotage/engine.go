@@ -2,6 +2,10 @@ package main
 
 // engineBreaks are about what an execution does, and in which order.
 var engineBreaks = []Break{
+	{"tool-that-is-back-is-not-asked", "doubt-is-not-failure", "engine/actor.go",
+		`o.Doubt = a.e.dueByTool(o.Doubt)`, ``, "./engine -run TestToolIsBack"},
+	{"tool-that-is-back-is-not-asked-about-an-item", "doubt-is-not-failure", "engine/detach.go",
+		`a.e.dueByTool(m))`, `m)`, "./engine -run TestToolIsBack"},
 	{"cut-call-is-over", "once", "engine/call.go",
 		`c.SettleAfter += t.spec.Timeout - limit`, `c.SettleAfter += 0`, "./engine -run TestCutCallIsStillOut"},
 	{"late-call-is-over", "once", "engine/call.go",
