@@ -89,6 +89,8 @@ type Result struct {
 
 	NotDue []keep.HandlerState // producers and jobs that were due later when the rehearsal began
 
+	Left []keep.HandlerName // that have something to do still: they wait for a run that stopped, or for more events
+
 	Cut  bool // Config.MaxRuns or Config.Works ended it
 	More int  // pending events of Base that were left out for their number
 }
@@ -121,7 +123,37 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	r.Items = slices.DeleteFunc(r.Items, given)
 	r.More, r.NotDue, r.Cut, r.Stored = began.more, began.notDue, cut, db.stored
+	if err == nil {
+		r.Left, err = left(ctx, db.memory, cfg, clock.now())
+	}
 	return r, err
+}
+
+// left returns the handlers that have something to do at a time.
+func left(ctx context.Context, db *memory.Store, cfg Config, now time.Time) ([]keep.HandlerName, error) {
+	w, err := narrowed(cfg.Script, cfg.Handlers)
+	if err != nil {
+		return nil, err
+	}
+	states, err := db.Handlers(ctx, w.Name)
+	if err != nil {
+		return nil, err
+	}
+	var names []keep.HandlerName
+	for _, h := range w.Handlers {
+		due := h.Kind != keep.Consumer && slices.ContainsFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name && !s.NextAt.After(now) })
+		for _, topic := range h.Subscribe {
+			events, _, err := db.Events(ctx, keep.EventFilter{Workflow: w.Name, Topic: topic, Status: keep.EventPending}, keep.Page{Limit: 1})
+			if err != nil {
+				return nil, err
+			}
+			due = due || len(events) > 0
+		}
+		if due {
+			names = append(names, h.Name)
+		}
+	}
+	return names, nil
 }
 
 // A beginning is what a rehearsal found when it began.
