@@ -54,7 +54,9 @@ func TestMake_says_what_a_run_holds_up(t *testing.T) {
 		Prepare: func(_ context.Context, _ *handler.Reader, ev *handler.Event) (p handler.Prepared[struct{}], err error) {
 			return p, errors.New("no")
 		},
-		Mutate: func(context.Context, *handler.Getter, handler.Prepared[struct{}]) (handler.Call, error) { return handler.Call{}, nil },
+		Mutate: func(context.Context, *handler.Getter, handler.Prepared[struct{}]) (handler.Call, error) {
+			return handler.Call{}, nil
+		},
 	}
 	for want, handlers := range map[string][]handler.Handler{
 		"w: the run of a stopped, and holds up the workflow (keep docs order); what b would do after it is not planned.": {
