@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/schedule"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -89,7 +90,8 @@ type Result struct {
 
 	NotDue []keep.HandlerState // producers and jobs that were due later when the rehearsal began
 
-	Left []keep.HandlerName // that have something to do still: they wait for a run that stopped, or for more events
+	HeldBy *keep.Run          // that stopped and holds up the whole workflow; nil: none
+	HeldUp []keep.HandlerName // that have something to do once it is over, for a consumer also more events
 
 	Cut  bool // Config.MaxRuns or Config.Works ended it
 	More int  // pending events of Base that were left out for their number
@@ -123,14 +125,26 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	}
 	r.Items = slices.DeleteFunc(r.Items, given)
 	r.More, r.NotDue, r.Cut, r.Stored = began.more, began.notDue, cut, db.stored
-	if err == nil {
-		r.Left, err = left(ctx, db.memory, cfg, clock.now())
+	if err == nil && !cut {
+		err = r.hold(ctx, db.memory, cfg, clock.now())
 	}
 	return r, err
 }
 
-// left returns the handlers that have something to do at a time.
-func left(ctx context.Context, db *memory.Store, cfg Config, now time.Time) ([]keep.HandlerName, error) {
+// hold says what a run that stopped holds up.
+func (r *Result) hold(ctx context.Context, db *memory.Store, cfg Config, now time.Time) error {
+	i := slices.IndexFunc(r.Runs, func(run keep.Run) bool { return !run.Closed && schedule.Open{Run: run}.HoldsUp() })
+	if i < 0 {
+		return nil
+	}
+	names, err := due(ctx, db, cfg, now)
+	r.HeldBy = &r.Runs[i]
+	r.HeldUp = slices.DeleteFunc(names, func(name keep.HandlerName) bool { return name == r.HeldBy.Handler && r.HeldBy.Kind != keep.Consumer })
+	return err
+}
+
+// due returns the handlers that have something to do at a time.
+func due(ctx context.Context, db *memory.Store, cfg Config, now time.Time) ([]keep.HandlerName, error) {
 	w, err := narrowed(cfg.Script, cfg.Handlers)
 	if err != nil {
 		return nil, err
@@ -141,15 +155,15 @@ func left(ctx context.Context, db *memory.Store, cfg Config, now time.Time) ([]k
 	}
 	var names []keep.HandlerName
 	for _, h := range w.Handlers {
-		due := h.Kind != keep.Consumer && slices.ContainsFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name && !s.NextAt.After(now) })
+		is := h.Kind != keep.Consumer && slices.ContainsFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name && !s.NextAt.After(now) })
 		for _, topic := range h.Subscribe {
 			events, _, err := db.Events(ctx, keep.EventFilter{Workflow: w.Name, Topic: topic, Status: keep.EventPending}, keep.Page{Limit: 1})
 			if err != nil {
 				return nil, err
 			}
-			due = due || len(events) > 0
+			is = is || len(events) > 0
 		}
-		if due {
+		if is {
 			names = append(names, h.Name)
 		}
 	}

@@ -34,7 +34,7 @@ var rehearsalBreaks = []Break{
 	{"rehearsal-leaps-too-far", "explained", "rehearsal/clock.go",
 		`t = up.Add(time.Millisecond)`, `t = up.Add(2 * time.Millisecond)`, "./rehearsal/scripttest -run TestClock"},
 	{"plan-hides-what-is-held-up", "explained", "rehearsal/plan/plan.go",
-		`if len(names) > 0 {`, `if false {`, "./rehearsal/plan -run TestMake_says_what_a_run_holds_up"},
+		`if len(r.HeldUp) > 0 {`, `if false {`, "./rehearsal/plan -run TestMake_says_what_a_run_holds_up"},
 	{"plan-of-an-input-has-what-is-due", "explained", "rehearsal/plan/plan.go",
 		`if cfg.Take != nil {`, `if false {`, "./rehearsal/plan -run TestMake_of_some_events"},
 	{"plan-guesses-silently", "explained", "rehearsal/plan/plan.go",

@@ -29,7 +29,6 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/policy"
-	"github.com/keep-run/keep/law/schedule"
 	"github.com/keep-run/keep/rehearsal"
 	"github.com/keep-run/keep/script/sandbox"
 )
@@ -270,7 +269,10 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	p.Publishes = append(p.Publishes, t.publishes...)
 	p.Errors = append(p.Errors, t.errors...)
 	p.Unknown = append(p.Unknown, live.unknown()...)
-	p.heldUp(r)
+	if len(r.HeldUp) > 0 {
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: the run of %s stopped, and holds up the workflow (keep docs order); what %s would do after it is not planned.",
+			w.Name, r.HeldBy.Handler, sentence(r.HeldUp)))
+	}
 	if rc.Handlers == nil {
 		for _, s := range r.NotDue {
 			h, _ := w.Handler(s.Handler)
@@ -280,23 +282,16 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	return p.blocked(ctx, cfg.Base, w.Name)
 }
 
-// heldUp says which handlers were not planned because a run of the plan stopped that holds up the whole workflow.
-func (p *Plan) heldUp(r *rehearsal.Result) {
-	i := slices.IndexFunc(r.Runs, func(run keep.Run) bool { return !run.Closed && schedule.Open{Run: run}.HoldsUp() })
-	if i < 0 || r.Cut {
-		return
-	}
-	run := r.Runs[i]
-	var names []string
-	for _, name := range r.Left {
-		if name != run.Handler || run.Kind == keep.Consumer { // more events
-			names = append(names, string(name))
+// sentence joins names.
+func sentence(names []keep.HandlerName) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			b.WriteString(" and ")
 		}
+		b.WriteString(string(name))
 	}
-	if len(names) > 0 {
-		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: the run of %s stopped, and holds up the workflow (keep docs order); what %s would do after it is not planned.",
-			run.Workflow, run.Handler, strings.Join(names, " and ")))
-	}
+	return b.String()
 }
 
 // blocked says that the workflow is paused, or has a run which would have to end first.
