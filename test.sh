@@ -15,6 +15,7 @@
 # a failure.
 set -euo pipefail
 cd "$(dirname "$0")"
+if [ -z "${KEEP_TEST_SCRATCH+set}" ]; then exec .ci/scratch ./test.sh "$@"; fi
 
 say() { printf 'test.sh: %s\n' "$*" >&2; }
 

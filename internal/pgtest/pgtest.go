@@ -154,7 +154,7 @@ func own(tb testing.TB, major int, settings ...string) *Server {
 // Durable are the settings of a server whose commits survive a power cut, as in
 // production: what benchmarks measure.
 func Durable() []string {
-	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB", "autovacuum=on"}
+	return []string{"fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=512MB", "autovacuum=on", "jit=on"}
 }
 
 // programs returns the directory of the server programs of a version, or of the
@@ -206,7 +206,8 @@ func (s *Server) run() error {
 	args := []string{"-D", s.Data, "-p", port, "-k", filepath.Dir(s.Data),
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "synchronous_commit=off",
 		"-c", "full_page_writes=off", "-c", "max_connections=200", "-c", "shared_buffers=32MB",
-		"-c", "autovacuum=off"} // a worker for each of many databases, again and again
+		"-c", "autovacuum=off", // a worker for each of many databases, again and again
+		"-c", "jit=off"} // behind a pooler, whose sessions do not say so, it would compile what runs once
 	for _, setting := range s.set {
 		args = append(args, "-c", setting)
 	}

@@ -17,6 +17,7 @@ import (
 // A tables is a schema whose tables were made, and what they held then.
 type tables struct {
 	schema string
+	conn   *pgx.Conn         // looks at the schema and empties it, of one user after the other: a new process of the server would first read what its tables are
 	names  []string          // of the tables
 	shape  string            // of the tables, their columns and their indexes
 	rows   map[string]string // by table, a JSON array; tables without rows are not there
@@ -73,24 +74,32 @@ func take(ctx context.Context, s *Server, prepare func(url string) error) (*tabl
 	if err := prepare(t.url(s)); err != nil {
 		return nil, err
 	}
-	return t, t.on(ctx, s, t.note)
+	return t, t.connect(ctx, s)
 }
 
-// on calls f with a connection whose names are found in the schema.
-func (t *tables) on(ctx context.Context, s *Server, f func(context.Context, *pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres")+"&search_path="+t.schema)
-	if err != nil {
+// connect makes the connection whose names are found in the schema, if it is not there, or not any more.
+func (t *tables) connect(ctx context.Context, s *Server) (err error) {
+	if t.conn != nil && !t.conn.IsClosed() {
+		return nil
+	}
+	if t.conn, err = pgx.Connect(ctx, s.URL("postgres")+"&search_path="+t.schema); err != nil {
 		return err
 	}
-	return errors.Join(f(ctx, conn), conn.Close(ctx))
+	if t.names == nil {
+		if err := t.note(ctx); err != nil {
+			return err
+		}
+	}
+	_, err = t.conn.Exec(ctx, `CREATE FUNCTION pg_temp.reset() RETURNS void LANGUAGE plpgsql AS `+literal(t.script()))
+	return err
 }
 
 // note remembers what prepare made.
-func (t *tables) note(ctx context.Context, conn *pgx.Conn) (err error) {
-	if t.shape, err = shape(ctx, conn); err != nil {
+func (t *tables) note(ctx context.Context) (err error) {
+	if t.shape, err = t.now(ctx); err != nil {
 		return err
 	}
-	names, err := conn.Query(ctx, `SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 1`)
+	names, err := t.conn.Query(ctx, `SELECT quote_ident(relname) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace ORDER BY 1`)
 	if err != nil {
 		return err
 	}
@@ -99,7 +108,7 @@ func (t *tables) note(ctx context.Context, conn *pgx.Conn) (err error) {
 	}
 	for _, name := range t.names {
 		var rows *string
-		if err := conn.QueryRow(ctx, `SELECT json_agg(t)::text FROM `+name+` t`).Scan(&rows); err != nil {
+		if err := t.conn.QueryRow(ctx, `SELECT json_agg(t)::text FROM `+name+` t`).Scan(&rows); err != nil {
 			return err
 		}
 		if rows != nil {
@@ -109,9 +118,9 @@ func (t *tables) note(ctx context.Context, conn *pgx.Conn) (err error) {
 	return nil
 }
 
-// shape returns what differs when a table or an index was made, changed or dropped.
-func shape(ctx context.Context, conn *pgx.Conn) (sum string, err error) {
-	err = conn.QueryRow(ctx, `SELECT md5(string_agg(concat_ws(' ', c.relname, c.relkind, c.relhastriggers, a.attname, a.atttypid, a.attnotnull, a.attisdropped), ',' ORDER BY c.relname, a.attnum))
+// now returns the shape, which differs when a table or an index was made, changed or dropped.
+func (t *tables) now(ctx context.Context) (sum string, err error) {
+	err = t.conn.QueryRow(ctx, `SELECT md5(string_agg(concat_ws(' ', c.relname, c.relkind, c.relhastriggers, a.attname, a.atttypid, a.attnotnull, a.attisdropped), ',' ORDER BY c.relname, a.attnum))
 		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = current_schema()::regnamespace`).Scan(&sum)
 	return sum, err
 }
@@ -119,29 +128,30 @@ func shape(ctx context.Context, conn *pgx.Conn) (sum string, err error) {
 // giveBack lets a later test have the schema, as prepare left it. One whose tables a test
 // changed is not used again.
 func (t *tables) giveBack(ctx context.Context, s *Server) error {
-	return t.on(ctx, s, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := t.alone(ctx, conn); err != nil {
-			return err
-		}
-		if now, err := shape(ctx, conn); err != nil || now != t.shape {
-			return err
-		}
-		if err := t.reset(ctx, conn); err != nil {
-			return err
-		}
-		made.mu.Lock()
-		defer made.mu.Unlock()
-		made.free = append(made.free, t)
-		return nil
-	})
+	if err := t.connect(ctx, s); err != nil {
+		return err
+	}
+	if err := t.alone(ctx); err != nil {
+		return err
+	}
+	if now, err := t.now(ctx); err != nil || now != t.shape {
+		return errors.Join(err, t.conn.Close(ctx))
+	}
+	if _, err := t.conn.Exec(ctx, `SELECT pg_temp.reset()`); err != nil {
+		return err
+	}
+	made.mu.Lock()
+	defer made.mu.Unlock()
+	made.free = append(made.free, t)
+	return nil
 }
 
 // alone ends the connections of the test that are still there, and waits until they are not:
 // a server may notice late that a client has gone, and still do what it asked for.
-func (t *tables) alone(ctx context.Context, conn *pgx.Conn) error {
+func (t *tables) alone(ctx context.Context) error {
 	for {
 		var others int
-		err := conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1`, t.schema).Scan(&others)
+		err := t.conn.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = $1`, t.schema).Scan(&others)
 		if err != nil || others == 0 {
 			return err
 		}
@@ -153,17 +163,19 @@ func (t *tables) alone(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// reset leaves the rows that prepare left. A database has an id of its own.
-func (t *tables) reset(ctx context.Context, conn *pgx.Conn) error {
+// script leaves the rows that prepare left, in PL/pgSQL, which plans each statement once. A database has an id of its own.
+func (t *tables) script() string {
 	var script strings.Builder
-	script.WriteString("BEGIN;")
+	script.WriteString("BEGIN ")
 	for _, name := range t.names {
 		fmt.Fprintf(&script, "DELETE FROM %s;", name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.rows)) {
-		fmt.Fprintf(&script, "INSERT INTO %s SELECT * FROM json_populate_recordset(NULL::%[1]s, '%s');", name, strings.ReplaceAll(t.rows[name], "'", "''"))
+		fmt.Fprintf(&script, "INSERT INTO %s SELECT * FROM json_populate_recordset(NULL::%[1]s, %[2]s);", name, literal(t.rows[name]))
 	}
-	script.WriteString("UPDATE meta SET value = gen_random_uuid() WHERE name = 'id'; COMMIT")
-	_, err := conn.PgConn().Exec(ctx, script.String()).ReadAll()
-	return err
+	script.WriteString("UPDATE meta SET value = gen_random_uuid() WHERE name = 'id'; END")
+	return script.String()
 }
+
+// literal returns a text as SQL has it.
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
