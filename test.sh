@@ -259,7 +259,7 @@ if [ $# -eq 0 ]; then
 	# What hostile input takes is measured without the race detector, and what has many
 	# cases, or compares by one goroutine, goes through all of them without it, and through some with it.
 	whole='TestHostile|TestGreedy|TestPacksOverCrashes|TestStoresMakeNoDifference|TestSameGroupSameTrace'
-	whole+='|TestGroups$|TestKilled$|TestOutageCosts|TestOrderKeyBacklog|TestDamagedCache|TestLongSource'
+	whole+='|TestGroups$|TestKilled$|TestOutageCosts|TestOrderKeyBacklog|TestDamagedCache|TestLongSource|TestCorpus|TestInjections|TestWrongTypesInPacks'
 	say "go test -run $whole"
 	CGO_ENABLED=0 go test -vet=off -timeout 45m -run "$whole" ./repair ./internal/simtest ./api ./cmd/keep/internal/config \
 		./connector/httpapi ./connector/mail ./engine ./idempotency/proxy ./script/sandbox || failed=1

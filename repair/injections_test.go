@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/ceiling"
 	"github.com/keep-run/keep/internal/llmtest"
 	law "github.com/keep-run/keep/law/repair"
 )
@@ -86,7 +87,11 @@ func TestInjections(t *testing.T) {
 	})
 	r := w.repairer(t, s, false)
 	sent := w.calls
-	for n, in = range all {
+	obeys := all
+	if ceiling.Race { // test.sh has all without the race detector, too
+		obeys = all[:8]
+	}
+	for n, in = range obeys {
 		a, err := r.Attempt(t.Context(), w.failed, law.Spent{}, nil)
 		if err != nil {
 			t.Fatal(in.Name, err)

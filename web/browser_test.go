@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -35,6 +36,7 @@ type tab struct {
 	*world
 	ctx   context.Context
 	width int64
+	axe   bool // its pages have axe-core
 }
 
 // tab opens a tab of somebody who may act.
@@ -197,8 +199,9 @@ func (t *tab) accessible(name string, rules ...string) {
 	if len(rules) > 0 {
 		only = fmt.Sprintf(`runOnly: ["%s"], `, strings.Join(rules, `", "`))
 	}
-	if !eval[bool](t, `!!window.axe`) {
-		eval[int](t, axe+"; 0")
+	if !t.axe { // given once, for this page and all that follow
+		t.axe = true
+		call(t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: axe, RunImmediately: new(true)})
 	}
 	found := eval[[]string](t, `axe.run({`+only+`resultTypes: ["violations"]}).then(r => r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.html.slice(0, 160) + " " + (n.any[0] ? n.any[0].message : ""))))`)
 	for _, f := range found {

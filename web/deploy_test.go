@@ -277,7 +277,8 @@ func TestDeployKeepsTheText(t *testing.T) {
 	author := w.as("anna", access.Author)
 	script := formIn(t, author.get(deployMails)).text()
 	hard := "\n// <b>\"&amp;\" \u202e and \u200d and \ufeff, é 👩‍💻</textarea><script>\t\n" + script
-	large := script + "// " + strings.Repeat("0123456789", 250_000)
+	long := strings.Repeat("0123456789", 250_000)
+	large := script + "// " + long
 	for name, tt := range map[string]struct {
 		text    string
 		uploads [][2]string
@@ -308,6 +309,13 @@ func TestDeployKeepsTheText(t *testing.T) {
 			if a.status != status {
 				return
 			}
+			want := tt.text
+			if before, after, ok := strings.Cut(want, long); ok { // regular expressions would go through it for seconds
+				if strings.Count(a.body, long) != 1 {
+					t.Error("the long line did not come back once")
+				}
+				want, a.body = before+"LONG"+after, strings.Replace(a.body, long, "LONG", 1)
+			}
 			checkSafe(t, name, a)
 			back := &sentForm{}
 			for _, m := range scriptFields.FindAllStringSubmatch(a.body, -1) {
@@ -315,8 +323,8 @@ func TestDeployKeepsTheText(t *testing.T) {
 					back.fields = append(back.fields, [2]string{"text", html.UnescapeString(m[4])})
 				}
 			}
-			if back.text() != tt.text {
-				t.Errorf("the text came back as %.300q, want %.300q", back.text(), tt.text)
+			if back.text() != want {
+				t.Errorf("the text came back as %.300q, want %.300q", back.text(), want)
 			}
 			if (len(back.fields) > 1) != tt.added {
 				t.Errorf("%d files came back", len(back.fields))
