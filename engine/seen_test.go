@@ -88,7 +88,9 @@ func TestSeenByTwoHosts(t *testing.T) {
 		w.run()
 		got, _ := w.seen()
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "prepare read svc.list") }) ||
-			!slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "mutating lookup svc.create") && strings.HasSuffix(s, ` "happened"`) }) {
+			!slices.ContainsFunc(got, func(s string) bool {
+				return strings.HasPrefix(s, "mutating lookup svc.create") && strings.HasSuffix(s, ` "happened"`)
+			}) {
 			t.Errorf("a run of two hosts saw\n%s", strings.Join(got, "\n"))
 		}
 		if n := w.service.total(); n != 1 {
