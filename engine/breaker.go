@@ -114,7 +114,7 @@ func (x *execution) waitForBreaker(ctx context.Context, f *keep.Failure) error {
 	if s.Open != nil {
 		switch _, err := x.e.store.Escalation(ctx, breaker.QuestionID(f.Tool, s)); {
 		case isNotFound(err):
-			more = append(more, keep.OpenEscalation{Escalation: x.breakerQuestion(f.Tool, s)})
+			more = append(more, keep.OpenEscalation{Escalation: breaker.Question(f.Tool, s, x.a.name, x.run.ID, x.e.Now())})
 		case err != nil:
 			return err
 		}
@@ -153,26 +153,6 @@ func (x *execution) trip(ctx context.Context, f *keep.Failure, asks bool) ([]kee
 		if x.e.breakers.learn(t.name, row.Rev+1, opens); !opens {
 			return nil, nil
 		}
-		return []keep.Change{keep.OpenEscalation{Escalation: x.breakerQuestion(t.name, next)}}, nil
+		return []keep.Change{keep.OpenEscalation{Escalation: breaker.Question(t.name, next, x.a.name, x.run.ID, x.e.Now())}}, nil
 	}
-}
-
-// breakerQuestion returns what a person is asked about a tool whose calls are stopped.
-func (x *execution) breakerQuestion(t keep.ToolName, s breaker.State) keep.Escalation {
-	return keep.Escalation{
-		ID: breaker.QuestionID(t, s), Kind: keep.AskBreaker, Workflow: x.a.name, Run: x.run.ID, CreatedAt: x.e.Now(),
-		Question:  fmt.Sprintf("%s of %s failed alike, and no more are made in any workflow. Let calls through again?", calls(s.Open.N), t),
-		Attempted: fmt.Sprintf("calls of %s (%s)", t, s.Open.Cause),
-		Why:       s.Open.Sentence(t) + ". Outcomes that are in doubt are still looked up; the questions about the calls that failed stay.",
-		Choices: []keep.Choice{{Action: keep.Retry, Label: "Let calls through",
-			Effect: "what waits for it continues, and failures are counted anew"}},
-	}
-}
-
-// calls counts them in words.
-func calls(n int) string {
-	if n == 1 {
-		return "1 call"
-	}
-	return fmt.Sprintf("%d calls", n)
 }

@@ -165,23 +165,39 @@ func TestBreakerOfAnotherHost(t *testing.T) {
 	})
 }
 
-// A host that died after it stopped the calls, and before it asked: who waits next asks, once.
+// A host that died after it stopped the calls, and before it asked: who waits next asks, once. If it stopped them again while
+// others waited, who settles what waits asks.
 func TestBreakerAsksAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		s := breaker.Report(breaker.State{}, keep.Breaker{Failures: 1, Within: time.Minute}, keep.Failf(keep.ClassLogic, "http-422", "no"), time.Now())
-		state, err := json.Marshal(s)
-		if err == nil {
-			err = w.store.PutGate(t.Context(), keep.Gate{Connection: keep.ToolGate("svc.create"), State: state})
+		stop := func(s breaker.State) breaker.State {
+			s = breaker.Report(s, keep.Breaker{Failures: 1, Within: time.Minute}, keep.Failf(keep.ClassLogic, "http-422", "no"), time.Now())
+			row, err := w.store.Gate(t.Context(), keep.ToolGate("svc.create"))
+			if err == nil {
+				row.State, err = json.Marshal(s)
+			}
+			if err == nil {
+				err = w.store.PutGate(t.Context(), row)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := stop(breaker.State{})
 		w.crowd(4, 1)
 		w.run()
 		qs := w.questions()
 		if w.service.calls != 0 || len(qs) != 1 || qs[0].Kind != keep.AskBreaker || qs[0].ID != "esc_breaker_svc.create_1" {
 			t.Fatalf("%d calls, questions %+v; want none, and one question", w.service.calls, qs)
+		}
+		stop(breaker.Close(s))
+		if err := w.decide(keep.Retry); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		if qs := w.questions(); w.service.calls != 0 || len(qs) != 1 || qs[0].ID != "esc_breaker_svc.create_2" {
+			t.Fatalf("%d calls, questions %+v; want none, and the second question", w.service.calls, qs)
 		}
 		if err := w.decide(keep.Retry); err != nil {
 			t.Fatal(err)

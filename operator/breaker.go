@@ -47,10 +47,10 @@ func (o *Operator) closeBreaker(ctx context.Context, q keep.Escalation, d keep.D
 	return o.SettleBreakers(ctx)
 }
 
-// SettleBreakers lets the runs continue that wait for a tool whose calls are made again. Any host
-// may do it at any time.
+// SettleBreakers lets the runs continue that wait for a tool whose calls are made again, and asks about one whose calls are
+// stopped if nobody did: the process that stopped them may have died before. Any host may do it at any time.
 func (o *Operator) SettleBreakers(ctx context.Context) error {
-	open := make(map[keep.ToolName]bool)
+	seen := make(map[keep.ToolName]bool) // whether its calls are stopped
 	for p := (keep.Page{Limit: 500, Bare: true}); ; {
 		list, next, err := o.store.Runs(ctx, keep.RunFilter{Status: keep.StatusPerson, Open: true}, p)
 		if err != nil {
@@ -60,12 +60,16 @@ func (o *Operator) SettleBreakers(ctx context.Context) error {
 			if !lifecycle.Stopped(r) || !r.RetryAt.IsZero() {
 				continue
 			}
-			is, known := open[r.Error.Tool]
+			is, known := seen[r.Error.Tool]
 			if !known {
-				if is, err = o.breakerIsOpen(ctx, r.Error.Tool); err != nil {
+				s, err := o.breaker(ctx, r.Error.Tool)
+				if is = s.Open != nil; is && err == nil {
+					err = o.askAboutBreaker(ctx, r, s)
+				}
+				if err != nil {
 					return err
 				}
-				open[r.Error.Tool] = is
+				seen[r.Error.Tool] = is
 			}
 			if is {
 				continue
@@ -80,11 +84,25 @@ func (o *Operator) SettleBreakers(ctx context.Context) error {
 	}
 }
 
-func (o *Operator) breakerIsOpen(ctx context.Context, t keep.ToolName) (bool, error) {
+// askAboutBreaker asks about the tool for which r waits, unless somebody did.
+func (o *Operator) askAboutBreaker(ctx context.Context, r keep.Run, s breaker.State) error {
+	_, err := o.store.Escalation(ctx, breaker.QuestionID(r.Error.Tool, s))
+	if !errors.Is(err, keep.ErrNotFound) {
+		return err
+	}
+	now := o.now()
+	err = o.commit(ctx, r.Workflow, 0, now, keep.OpenEscalation{Escalation: breaker.Question(r.Error.Tool, s, r.Workflow, r.ID, now)})
+	if errors.Is(err, keep.ErrStale) {
+		return nil // another host was faster
+	}
+	return err
+}
+
+// breaker reads whether calls of a tool are stopped.
+func (o *Operator) breaker(ctx context.Context, t keep.ToolName) (s breaker.State, err error) {
 	row, err := o.store.Gate(ctx, keep.ToolGate(t))
-	var s breaker.State
 	if err == nil && len(row.State) > 0 {
 		err = json.Unmarshal(row.State, &s)
 	}
-	return s.Open != nil, err
+	return s, err
 }

@@ -2,6 +2,8 @@ package main
 
 // engineBreaks are about what an execution does, and in which order.
 var engineBreaks = []Break{
+	{"breaker-that-is-open-asks-nobody", "explained", "operator/breaker.go",
+		`err = o.askAboutBreaker(ctx, r, s)`, `_ = o.askAboutBreaker`, "./engine -run TestBreakerAsksAgain"},
 	{"tool-that-is-back-is-not-asked", "doubt-is-not-failure", "engine/actor.go",
 		`o.Doubt = a.e.dueByTool(o.Doubt)`, ``, "./engine -run TestToolIsBack"},
 	{"tool-that-is-back-is-not-asked-about-an-item", "doubt-is-not-failure", "engine/detach.go",

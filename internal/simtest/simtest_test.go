@@ -109,6 +109,11 @@ func TestSeedWithACallDoneOutside(t *testing.T) {
 	breaksNoLaw(t, 1795858248654184773)
 }
 
+// TestSeedWithABreakerOfTheDead has a host that dies after it stopped calls for which runs waited, and before it asks.
+func TestSeedWithABreakerOfTheDead(t *testing.T) {
+	breaksNoLaw(t, 1795951408432497955)
+}
+
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
 
 // TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.

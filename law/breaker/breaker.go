@@ -104,6 +104,22 @@ func QuestionID(t keep.ToolName, s State) keep.EscalationID {
 	return keep.EscalationID(fmt.Sprintf("%s%s_%d", questionPrefix, t, s.Asked))
 }
 
+// Question returns what a person is asked about a tool whose calls are stopped: the run of w failed, or waits.
+func Question(t keep.ToolName, s State, w keep.WorkflowName, run keep.RunID, now time.Time) keep.Escalation {
+	calls := "1 call"
+	if s.Open.N != 1 {
+		calls = fmt.Sprintf("%d calls", s.Open.N)
+	}
+	return keep.Escalation{
+		ID: QuestionID(t, s), Kind: keep.AskBreaker, Workflow: w, Run: run, CreatedAt: now,
+		Question:  fmt.Sprintf("%s of %s failed alike, and no more are made in any workflow. Let calls through again?", calls, t),
+		Attempted: fmt.Sprintf("calls of %s (%s)", t, s.Open.Cause),
+		Why:       s.Open.Sentence(t) + ". Outcomes that are in doubt are still looked up; the questions about the calls that failed stay.",
+		Choices: []keep.Choice{{Action: keep.Retry, Label: "Let calls through",
+			Effect: "what waits for it continues, and failures are counted anew"}},
+	}
+}
+
 // ToolOf returns the tool that a question is about.
 func ToolOf(id keep.EscalationID) keep.ToolName {
 	name := strings.TrimPrefix(string(id), questionPrefix)
