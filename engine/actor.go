@@ -27,6 +27,7 @@ type actor struct {
 	lease  keep.Lease
 	leases *lease.Manager
 	hard   context.Context         // ends when its calls in flight must be given up
+	since  time.Time               // see lastSent
 	cancel context.CancelCauseFunc // ends everything that it does
 
 	granted atomic.Pointer[permits] // see permit.go; nil: not read
@@ -71,7 +72,7 @@ type version struct {
 
 func newActor(e *Engine, l keep.Lease) *actor {
 	return &actor{
-		e: e, name: l.Workflow, lease: l, hard: e.hard, log: e.log.With("workflow", string(l.Workflow)),
+		e: e, name: l.Workflow, lease: l, hard: e.hard, log: e.log.With("workflow", string(l.Workflow)), since: e.Now(),
 		cancel: func(error) {},
 		wakeup: make(chan struct{}, 1),
 		news:   make(map[keep.HandlerName]bool),
@@ -159,7 +160,7 @@ func (a *actor) run(ctx context.Context) error {
 		// Somebody else moved a record, the store failed, or the fate of a
 		// commit is unknown. Nothing in memory can be trusted: read again, at
 		// once the first time that a record merely moved.
-		a.loaded = false
+		a.loaded, a.since = false, a.e.Now()
 		failures++
 		if errors.Is(err, keep.ErrStale) && failures < 3 {
 			continue

@@ -58,7 +58,8 @@ func (e *overBudgetError) Error() string {
 func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) ([]keep.Spent, error) {
 	now := x.e.Now()
 	var spent []keep.Spent
-	for _, r := range x.e.Budgets() {
+	x.spent = limitsOf{rules: x.e.budgets.Load()}
+	for _, r := range *x.spent.rules {
 		if !r.Covers(x.a.name, call.tool.name) {
 			continue
 		}
@@ -77,6 +78,7 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 			return nil, &storeError{err}
 		}
 		b := r.Standing(s, sum, now)
+		x.spent.until(r, s, now)
 		took := keep.Spent{Budget: r.Name, Was: r.Was, Amount: amount, Limit: b.Limit, Per: r.Per}
 		if !b.Fits(amount) {
 			if took.Allowed, err = x.allowedBeside(ctx, c, r.Names()); err != nil {
@@ -93,6 +95,24 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 		spent = append(spent, took)
 	}
 	return spent, nil
+}
+
+// limitsOf are the limits by which it was found that there is room for a call. It may wait after that.
+type limitsOf struct {
+	rules *[]budget.Rule
+	ends  time.Time // when a limit that a person gave ends first; zero: never
+}
+
+// until notes when the limit of a budget that holds now ends.
+func (l *limitsOf) until(r budget.Rule, s budget.State, now time.Time) {
+	if up := s.Raise; up != nil && up.Over == r.Limit && up.Until.After(now) && (l.ends.IsZero() || up.Until.Before(l.ends)) {
+		l.ends = up.Until
+	}
+}
+
+// isOver reports whether the limits are others at now.
+func (l limitsOf) isOver(rules *[]budget.Rule, now time.Time) bool {
+	return l.rules != rules || !l.ends.IsZero() && !now.Before(l.ends)
 }
 
 // allowedBeside reports whether a person allowed this very call beside the limit of a budget.

@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/law/grant"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
@@ -172,7 +174,7 @@ func (x *execution) look(ctx context.Context, t *tool, before keep.Mutation, cal
 		}
 	}
 	began := time.Now()
-	fact := x.e.lookUp(p.within(x.within(ctx)), t, before)
+	fact, _ := x.e.lookUp(p.within(x.within(ctx)), t, before)
 	if ctx.Err() == nil && p.keeps() {
 		x.probe = p
 	} else {
@@ -234,13 +236,38 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 		return c, time.Time{}, err
 	}
 	now := x.e.Now()
-	if ends := x.approvedUntil; !ends.IsZero() && !now.Before(ends) { // it ended while the call waited in line
-		if err := x.checkApproval(ctx, call, c, before, may, under); err != nil {
+	if unlike, err = x.admitStill(ctx, call, c, before, may, under, unlike, now); err != nil {
+		return c, time.Time{}, err
+	}
+	if x.spent.isOver(x.e.budgets.Load(), now) { // there is another limit now
+		if c.Spent, err = x.spend(ctx, call, c); err != nil {
 			return c, time.Time{}, err
 		}
 	}
 	c.Deadline, x.unlike, x.under = x.e.clock.Deadline(now, limit), unlike, under
 	return c, now, nil
+}
+
+// admitStill is what of admit the call must still fulfil after it waited in line and its tool got ready, which may have taken
+// long: an approval may have ended, and the configuration be another one. It returns what the commit must not repeat.
+// A tool that sends as before sends as it did when the call came to it.
+func (x *execution) admitStill(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation, may grant.Verdict, under *keep.UnderGrant, unlike *keep.Unlike, now time.Time) (*keep.Unlike, error) {
+	t, today := call.tool, x.e.tools.known(call.tool.name)
+	switch ends := x.approvedUntil; {
+	case today == t && (ends.IsZero() || now.Before(ends)):
+		return unlike, nil
+	case today == t:
+	case today == nil || today.name != t.name || today.pinHash != t.pinHash || today.secrets != t.secrets:
+		return nil, &keep.Failure{Class: keep.ClassTransient, Code: "configuration-changed", Tool: t.name, At: call.at,
+			Message: fmt.Sprintf("the configuration of %s is another one since the call waited; nothing was sent", t.name)}
+	}
+	as := *call
+	as.tool = today
+	unlike, err := x.checkUnique(ctx, &as, c)
+	if err != nil {
+		return nil, err
+	}
+	return unlike, x.checkApproval(ctx, &as, c, before, may, under)
 }
 
 // ready lets the tool get what it needs before the call, and returns its pin. The call's own

@@ -78,11 +78,12 @@ type Caller struct {
 
 	mu        sync.Mutex
 	executing map[keep.RunID]bool // runs of calls under way here
+	since     time.Time           // that of its actors, which live for one call
 }
 
 // Caller returns a Caller whose calls are given up when hard ends.
 func (e *Engine) Caller(hard context.Context) *Caller {
-	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool), Ready: func(keep.Mutation) bool { return false }}
+	return &Caller{e: e, hard: hard, executing: make(map[keep.RunID]bool), since: e.Now(), Ready: func(keep.Mutation) bool { return false }}
 }
 
 // execute notes that a run is executed here until done is called.
@@ -121,6 +122,9 @@ func (v values) Value(key any) any {
 // actor returns one for one call: nothing that an actor has is shared between calls.
 func (c *Caller) actor(ctx context.Context) (*actor, error) {
 	a := newActor(c.e, keep.Lease{Workflow: DirectWorkflow})
+	c.mu.Lock()
+	a.since = c.since
+	c.mu.Unlock()
 	a.hard = values{c.hard, ctx}
 	a.states = make(map[keep.HandlerName]keep.HandlerState)
 	var err error
@@ -419,6 +423,13 @@ func (c *Caller) AskAbout(ctx context.Context, r keep.Run) error {
 
 // ask moves one open run on, if it can be.
 func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error) {
+	defer func() {
+		if err != nil { // what was sent again may not be recorded
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.since = c.e.Now()
+		}
+	}()
 	x, err := c.resume(ctx, r)
 	if err != nil {
 		return next, err

@@ -42,6 +42,7 @@ type execution struct {
 
 	approvedUntil time.Time // when the approval of the call ends; zero: it needs none, or never
 
+	spent  limitsOf     // by which it was found that there is room for the call
 	takes  []keep.Spent // what the call counts in budgets, if the next commit records it
 	callAt string       // where in the script the call was made
 	item   string       // jobs: the item that stopped the run; empty: none

@@ -30,8 +30,8 @@ const codeOut = "not-returned"
 //   - when it has returned without one, the effect settles from then on;
 //   - the actor of its workflow, and with it Run, ends after it.
 //
-// A process that dies takes its goroutines along. The next one knows by codeOut
-// that the call may have been sent until it started itself.
+// A process that dies takes its goroutines along, and one that lost the lease of the workflow
+// may not write. The next one knows by codeOut that the call may have been sent until it took the workflow.
 //
 // None of this is for tools that cannot be asked: the answer of the call is all
 // that can be known about it, so the engine waits for it.
@@ -121,7 +121,7 @@ func (a *actor) find(ctx context.Context, m keep.Mutation) (judged keep.Mutation
 	if t, none := a.e.tools.asker(m); t != nil {
 		judged, fact, until, err = a.lookUp(ctx, t, m, false)
 	} else {
-		judged, fact = a.e.whatBecame(ctx, nil, none, m, a.e.overdueCall(m.Key))
+		judged, fact = a.whatBecame(ctx, nil, none, m, a.e.overdueCall(m.Key))
 	}
 	if err == nil && ctx.Err() != nil {
 		err = errStopping // the lookup was cut by the stop: it proves nothing
@@ -134,14 +134,14 @@ func (a *actor) find(ctx context.Context, m keep.Mutation) (judged keep.Mutation
 func (a *actor) lookUp(ctx context.Context, t *tool, m keep.Mutation, now bool) (judged keep.Mutation, fact ledger.Fact, until time.Time, err error) {
 	late := a.e.overdueCall(m.Key)
 	if !late.needsLookup(t) {
-		judged, fact = a.e.whatBecame(ctx, t, ledger.Fact{}, m, late)
+		judged, fact = a.whatBecame(ctx, t, ledger.Fact{}, m, late)
 		return judged, fact, time.Time{}, nil
 	}
 	p, until, err := a.mayAsk(ctx, t, m, now)
 	if p == nil {
 		return m, ledger.Fact{}, until, err
 	}
-	judged, fact = a.e.whatBecame(p.within(ctx), t, ledger.Fact{}, m, late)
+	judged, fact = a.whatBecame(p.within(ctx), t, ledger.Fact{}, m, late)
 	p.done(ctx, nil, ctx.Err() != nil)
 	if p.aside { // it waited for its turn in the lookup, which proves nothing without one
 		err = p.whyEnded()
@@ -178,8 +178,8 @@ func (o *overdue) needsLookup(t *tool) bool {
 // can be asked. It returns m as it is to be judged, since the call may have been sent later
 // than its deadline says. A call that is out counts as out, and its own answer as one,
 // whether its tool can still be asked or not: the configuration may have changed meanwhile.
-func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation, late *overdue) (keep.Mutation, ledger.Fact) {
-	known := late != nil
+func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation, late *overdue) (keep.Mutation, ledger.Fact) {
+	e, known := a.e, late != nil
 	switch {
 	case known && late.at.IsZero():
 		m = e.markOut(m)
@@ -189,8 +189,8 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 			Result: late.receipt.Result, Warning: late.receipt.Warning}
 	case known:
 		m = ledger.ExtendDeadline(m, late.at)
-	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone
-		m = ledger.ExtendDeadline(m, e.started)
+	case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone, or has lost the workflow
+		m = ledger.ExtendDeadline(m, a.since)
 	}
 	if t == nil { // what none says takes the place of codeOut, so the deadline is extended first
 		return m, none
@@ -200,15 +200,18 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 	case err != nil:
 		return m, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "whose credentials would be used is not known: " + err.Error()}
 	case len(changed) > 0:
-		return e.lookUpAsOther(ctx, t, m, changed)
+		return a.lookUpAsOther(ctx, t, m, changed)
 	}
 	ctx = connector.SendAs(ctx, as)
-	m = e.lastSent(t, m)
+	m = a.lastSent(t, m)
 	if t.spec.Level == keep.LevelKey {
 		m = ledger.SentAgain(m, e.Now()) // to ask is to send
 	}
-	fact := e.lookUp(ctx, t, m)
-	if t.spec.Level == keep.LevelKey && fact.Evidence == ledger.Unsure {
+	fact, by := e.lookUp(ctx, t, m)
+	switch {
+	case by.spec.Level != t.spec.Level: // a grant keeps it from being sent again
+		m = a.lastSent(by, m)
+	case t.spec.Level == keep.LevelKey && fact.Evidence == ledger.Unsure:
 		m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now
 	}
 	return m, fact
@@ -216,15 +219,16 @@ func (e *Engine) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m ke
 
 // lastSent returns m, which was sent under a key, as the record of a call that may have been
 // sent again until it is only looked for: what was sent last settles last. A process that is
-// gone may not have recorded when it did.
-func (e *Engine) lastSent(t *tool, m keep.Mutation) keep.Mutation {
+// gone, another host, and a commit that was lost may not have recorded when it was: since says when
+// the actor began, or its last commit failed, after which it sends again only what it then records.
+func (a *actor) lastSent(t *tool, m keep.Mutation) keep.Mutation {
 	switch {
 	case m.Level != keep.LevelKey:
-	case t.spec.Level != keep.LevelKey: // it was configured in another way
-		if m.UpdatedAt.Before(e.started) {
-			m = ledger.ExtendDeadline(m, e.started)
+	case t.spec.Level != keep.LevelKey: // it was configured in another way, or may not be sent any more
+		if m.UpdatedAt.Before(a.since) {
+			m = ledger.ExtendDeadline(m, a.since)
 		}
-	case t.spec.KeyLasts > 0 && e.keyAge(m)+e.policy.Reconcile.Inline >= t.spec.KeyLasts:
+	case t.spec.KeyLasts > 0 && a.e.keyAge(m)+a.e.policy.Reconcile.Inline >= t.spec.KeyLasts:
 		m = ledger.ExtendDeadline(m, m.CreatedAt.Add(t.spec.KeyLasts))
 	}
 	return m
@@ -246,7 +250,7 @@ func (e *Engine) markOut(m keep.Mutation) keep.Mutation {
 func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation) ledger.Fact {
 	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: none.Detail}
 	if t != nil && t.spec.Level != keep.LevelKey {
-		fact = e.lookUp(ctx, t, m)
+		fact, _ = e.lookUp(ctx, t, m)
 	}
 	found := fact.Evidence == ledger.Happened
 	if found && t.spec.ByTarget { // another user's may be of another call

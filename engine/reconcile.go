@@ -18,18 +18,19 @@ import (
 	"github.com/keep-run/keep/law/schedule"
 )
 
-// lookUp asks the service what became of m.
-func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) ledger.Fact {
+// lookUp asks the service what became of m. It returns also the tool that it asked, which only looks for a call
+// that may not be sent again.
+func (e *Engine) lookUp(ctx context.Context, t *tool, m keep.Mutation) (f ledger.Fact, by *tool) {
 	ctx, end := e.toolSpan(ctx, MeasuredLookup, m.Workflow, t, m.Key)
 	defer end(nil)
-	ans, at := e.reconcile(ctx, t, m)
+	ans, at, by := e.reconcile(ctx, t, m)
 	if ans.Verdict == connector.Unwitnessed {
-		ans, at = e.witness(ctx, t, m, ans, at)
+		ans, at, by = e.witness(ctx, t, m, ans, at, by)
 	}
-	f := factOf(e.ofThisAttempt(ctx, t, m, ans))
+	f = factOf(e.ofThisAttempt(ctx, t, m, ans))
 	f.AskedAt = at
 	trace.SpanFromContext(ctx).SetAttributes(attribute.String("keep.evidence", string(f.Evidence)))
-	return f
+	return f, by
 }
 
 // anotherAttempt is the verdict about an effect that may be that of the attempt before.
@@ -90,31 +91,31 @@ const maxControls = 3
 // witness finds out whether the lookup that did not find m finds anything: it asks for
 // recent effects of the same tool that are known to have happened. If one of them is
 // there, it asks for m once more, since the service may have come back in between; if
-// none is, the lookup answered nothing. Without a known effect the answer stays, and at, when it was asked for.
-func (e *Engine) witness(ctx context.Context, t *tool, m keep.Mutation, ans connector.Answer, at time.Time) (connector.Answer, time.Time) {
+// none is, the lookup answered nothing. Without a known effect the answer stays, and at, when it was asked for, and by which tool.
+func (e *Engine) witness(ctx context.Context, t *tool, m keep.Mutation, ans connector.Answer, at time.Time, by *tool) (connector.Answer, time.Time, *tool) {
 	if _, ok := t.impl.(connector.Controller); !ok {
-		return ans, at
+		return ans, at, by
 	}
 	known, err := e.knownEffects(ctx, t, m)
 	if err != nil {
-		return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; known effects could not be read: " + err.Error()}, at
+		return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; known effects could not be read: " + err.Error()}, at, by
 	}
 	if len(known) == 0 {
-		return ans, at
+		return ans, at, by
 	}
 	for _, k := range known {
 		if !e.control(ctx, t, k) {
 			continue
 		}
-		second, at := e.reconcile(ctx, t, m)
+		second, at, by := e.reconcile(ctx, t, m)
 		if second.Verdict == connector.Unwitnessed {
 			second.Verdict = connector.Absent
 			second.Detail += "; the same lookup finds " + k.Target
 		}
-		return second, at
+		return second, at, by
 	}
 	return connector.Answer{Verdict: connector.Retry, Detail: ans.Detail + "; but the same lookup does not find " +
-		known[0].Target + " either, which is known to have happened"}, at
+		known[0].Target + " either, which is known to have happened"}, at, by
 }
 
 // knownEffects returns recent applied mutations of the tool, the newest of each of its names

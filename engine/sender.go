@@ -143,20 +143,20 @@ func (x *execution) asAnother(ctx context.Context, call *takenCall, before keep.
 
 // lookUpAsOther asks about m with credentials that are perhaps another user's. Only an effect that is
 // found counts, and nothing is sent again.
-func (e *Engine) lookUpAsOther(ctx context.Context, t *tool, m keep.Mutation, changed []account.Change) (keep.Mutation, ledger.Fact) {
+func (a *actor) lookUpAsOther(ctx context.Context, t *tool, m keep.Mutation, changed []account.Change) (keep.Mutation, ledger.Fact) {
 	if t.spec.Level == keep.LevelKey { // to ask is to send
 		t, _ = t.rebound(m)
 	}
 	if t != nil {
-		m = e.lastSent(t, m)
-		fact := e.lookUp(ctx, t, m)
+		m = a.lastSent(t, m)
+		fact, _ := a.e.lookUp(ctx, t, m)
 		found := fact.Evidence == ledger.Happened && !t.spec.ByTarget
 		early := fact.Evidence == ledger.Absent && fact.AskedAt.Before(m.SettlesAt())
 		if found || early || fact.Evidence == ledger.Unsure {
 			return m, fact
 		}
 	}
-	fact, err := e.askForUser(ctx, m, changed)
+	fact, err := a.e.askForUser(ctx, m, changed)
 	if err != nil {
 		fact = ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: err.Error()}
 	}

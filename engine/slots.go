@@ -40,19 +40,19 @@ func (s slots) take(ctx context.Context) error {
 func (s slots) give() { <-s }
 
 // reconcile asks a tool what became of m, as tool.reconcile does, when there is a
-// place. The time of the lookup begins then: at.
-func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) (ans connector.Answer, at time.Time) {
+// place. The time of the lookup begins then: at. by is the tool that was asked: t, or what only looks for the call.
+func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) (ans connector.Answer, at time.Time, by *tool) {
 	if err := e.asking.take(ctx); err != nil {
-		return connector.Answer{Verdict: connector.Retry, Detail: err.Error()}, at
+		return connector.Answer{Verdict: connector.Retry, Detail: err.Error()}, at, t
 	}
 	defer e.asking.give()
 	at = e.Now()
-	t, refused := e.toAsk(ctx, t, m)
+	by, refused := e.toAsk(ctx, t, m)
 	if refused != nil {
-		return *refused, at
+		return *refused, at, t
 	}
-	m, note := e.aged(t, m)
-	return noted(t.reconcile(ctx, m, e.policy.Reconcile.Inline), note), at
+	m, note := e.aged(by, m)
+	return noted(by.reconcile(ctx, m, e.policy.Reconcile.Inline), note), at, by
 }
 
 // control asks, when there is a place, whether a lookup of the tool finds a known effect.

@@ -51,7 +51,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 7 {
 			wg.Go(func() {
-				if ans, _ := e.reconcile(t.Context(), &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry {
+				if ans, _, _ := e.reconcile(t.Context(), &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry {
 					t.Errorf("a lookup that hangs is answered %v, want again", ans.Verdict)
 				}
 			})
@@ -60,7 +60,7 @@ func TestLookupsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		left := errors.New("left")
 		cancel(left)
-		if ans, _ := e.reconcile(ctx, &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry || ans.Detail != "left" {
+		if ans, _, _ := e.reconcile(ctx, &tool{set: new(toolSet), name: "crm.create", impl: slow}, keep.Mutation{}); ans.Verdict != connector.Retry || ans.Detail != "left" {
 			t.Errorf("who leaves gets %+v, want again", ans)
 		}
 		wg.Wait()

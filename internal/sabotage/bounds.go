@@ -203,6 +203,10 @@ var boundsBreaks = []Break{
 		`if !m.State.Spends() || !m.SpentAt.After(since) && !m.State.InDoubt() {`, `if !m.State.Spends() || !m.SpentAt.After(since) {`, "./engine -run TestBudgetCountsDoubt"},
 	{"what-failed-is-not-given-back", "within-budget", "budget.go",
 		`func (s MutationState) Spends() bool { return s != Failed }`, `func (s MutationState) Spends() bool { return true }`, "./law/budget -run TestBalance"},
+	{"limit-that-ended-in-line-counts", "within-budget", "engine/budget.go",
+		`return l.rules != rules || !l.ends.IsZero() && !now.Before(l.ends)`, `return l.rules != rules`, "./engine -run TestBudgetOfACallThatWaited"},
+	{"limit-of-before-counts-in-line", "within-budget", "engine/budget.go",
+		`return l.rules != rules || !l.ends.IsZero()`, `return !l.ends.IsZero()`, "./engine -run TestBudgetOfACallThatWaited"},
 	{"unknown-amount-is-nothing", "within-budget", "engine/budget.go",
 		`amount, err := r.AmountOf(call.params)
 		if err != nil {`, `amount, err := r.AmountOf(call.params)

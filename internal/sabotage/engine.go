@@ -90,9 +90,25 @@ var engineBreaks = []Break{
 	{"deaf-connector-settles-at-its-deadline", "doubt-is-not-failure", "engine/overdue.go",
 		`m = ledger.ExtendDeadline(m, late.at)`, `_ = ledger.ExtendDeadline`, "./engine -run TestDeafConnectorSendsLate"},
 	{"dead-deaf-connector-is-forgotten", "doubt-is-not-failure", "engine/overdue.go",
-		`case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone`, `case false:`, "./engine -run TestDeathOfADeafConnector"},
+		`case m.Error != nil && m.Error.Code == codeOut: // by a process that is gone, or has lost the workflow`, `case false:`, "./engine -run TestDeathOfADeafConnector"},
+	{"deaf-connector-sent-before-the-host-began", "once", "engine/actor.go",
+		`since: e.Now(),`, `since: e.started,`, "./engine -run TestTakenOverFromADeafConnector"},
+	{"deaf-connector-of-an-agent-is-forgotten", "doubt-is-not-failure", "engine/direct.go",
+		`since: e.Now(), Ready:`, `Ready:`, "./engine -run TestDeathOfADeafConnectorOfAnAgent"},
+	{"resend-before-a-grant-was-taken-is-forgotten", "doubt-is-not-failure", "engine/overdue.go",
+		`m = a.lastSent(by, m)`, `_ = by`, "./engine -run TestTakenWhileItIsSentAgain"},
+	{"resend-of-a-lost-commit-is-forgotten", "doubt-is-not-failure", "engine/actor.go",
+		`a.loaded, a.since = false, a.e.Now()`, `a.loaded = false`, "./engine -run TestTakenWhileItIsSentAgain"},
 	{"deaf-connector-is-sent-beside", "once", "engine/overdue.go",
 		`if t != nil && t.spec.Level != keep.LevelKey {`, `if t != nil {`, "./engine -run TestDeafConnector"},
+
+	// engine: what a call must still fulfil after it waited.
+	{"tool-that-moved-in-line-is-called", "bound-to-its-world", "engine/call.go",
+		`today.pinHash != t.pinHash || today.secrets`, `today.secrets`, "./engine -run TestConfigurationOfACallThatWaited"},
+	{"configuration-of-before-in-line", "permitted", "engine/call.go",
+		`case today == t && (ends`, `case today != t || (ends`, "./engine -run TestConfigurationOfACallThatWaited"},
+	{"approval-is-asked-by-the-tool-of-before", "permitted", "engine/call.go",
+		`as.tool = today`, `_ = today`, "./engine -run TestConfigurationOfACallThatWaited"},
 
 	// engine: what a call uses up.
 	{"new-attempt-has-another-draft", "once", "engine/pin.go",
