@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/schema"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // A person who says that a call happened says with which result, since next and items go
@@ -18,7 +19,7 @@ import (
 // resultNeed says whether that answer must carry the result. It need not if the service
 // can be read for it, or if null is a result and the script does not look at it.
 func (x *execution) resultNeed() keep.ResultNeed {
-	if x.e.tools.ReadsResult(x.mut.Tool) {
+	if t := x.e.tools.known(x.mut.Tool); t != nil && t.readsResultOf(x.mut) {
 		return keep.ResultOptional
 	}
 	return x.saidNeed(x.mut.Tool)
@@ -85,13 +86,19 @@ func (ts *Tools) ReadsResult(name keep.ToolName) bool {
 	return t != nil && t.spec.ResultFrom != ""
 }
 
+// readsResultOf reports whether the service can be read for what m brought. Where m was not sent, and as another user, the same
+// identity may be something else (law: bound-to-its-world).
+func (t *tool) readsResultOf(m keep.Mutation) bool {
+	return t.spec.ResultFrom != "" && !t.moved(m) && !ledger.OfAnotherUser(m.Error)
+}
+
 // ReadResult reads from the service what m brought, if its tool says by which get tool
-// (result_from). Known is false if it does not say.
+// (result_from). Known is false if it does not say, or sends elsewhere now.
 func (ts *Tools) ReadResult(ctx context.Context, m keep.Mutation) (result json.RawMessage, known bool, err error) {
-	if !ts.ReadsResult(m.Tool) {
+	t := ts.known(m.Tool)
+	if t == nil || !t.readsResultOf(m) {
 		return nil, false, nil
 	}
-	t := ts.known(m.Tool)
 	from := ts.known(siblingOf(m.Tool, t.spec.ResultFrom))
 	if from == nil {
 		return nil, true, fmt.Errorf("%s reads its result with %s, which is not configured", m.Tool, t.spec.ResultFrom)

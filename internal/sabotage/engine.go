@@ -102,6 +102,11 @@ var engineBreaks = []Break{
 	{"deaf-connector-is-sent-beside", "once", "engine/overdue.go",
 		`if t != nil && t.spec.Level != keep.LevelKey {`, `if t != nil {`, "./engine -run TestDeafConnector"},
 
+	{"result-is-read-elsewhere", "bound-to-its-world", "engine/result.go",
+		`t.spec.ResultFrom != "" && !t.moved(m)`, `t.spec.ResultFrom != ""`, "./engine -run TestResultIsNotReadElsewhere"},
+	{"result-is-read-as-another-user", "bound-to-its-world", "engine/result.go",
+		`!t.moved(m) && !ledger.OfAnotherUser(m.Error)`, `!t.moved(m)`, "./engine -run TestResultIsNotReadElsewhere"},
+
 	// engine: what a call must still fulfil after it waited.
 	{"tool-that-moved-in-line-is-called", "bound-to-its-world", "engine/call.go",
 		`today.pinHash != t.pinHash || today.secrets`, `today.secrets`, "./engine -run TestConfigurationOfACallThatWaited"},
