@@ -32,7 +32,8 @@ func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic ke
 		if len(events) < len(ids) {
 			return SkipResult{}, &keep.NotFoundError{What: "event in topic " + string(topic), ID: string(missing(ids, events))}
 		}
-		return o.skip(ctx, w, events, nil)
+		res, _, err := o.skip(ctx, w, events, nil)
+		return res, err
 	})
 }
 
@@ -51,7 +52,8 @@ func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.I
 		if in.Status == keep.InputDone { // it stays done
 			return SkipResult{Finished: len(events)}, nil
 		}
-		return o.skip(ctx, w, events, []keep.Change{keep.SkipInput{Input: id}})
+		res, _, err := o.skip(ctx, w, events, []keep.Change{keep.SkipInput{Input: id}})
+		return res, err
 	})
 }
 
@@ -90,15 +92,15 @@ func changed(err error) bool {
 }
 
 // skip commits what skipping events causes, with more changes before it: an input is
-// marked while its events are still to be done.
-func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, more []keep.Change) (SkipResult, error) {
+// marked while its events are still to be done. late are the events, by Seq, for which it is too late.
+func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, more []keep.Change) (res SkipResult, late map[int64]bool, err error) {
 	now := o.now()
-	var res SkipResult
+	late = make(map[int64]bool)
 	changes := slices.Clone(more)
 	free := make(map[keep.TopicName][]keep.MessageID)
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {
-		return res, err
+		return res, nil, err
 	}
 	held := make(map[keep.RunID][]keep.Event)
 	for _, ev := range events {
@@ -112,7 +114,7 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 			held[runs[of].ID] = append(held[runs[of].ID], ev)
 		default:
 			// Its run began or ended after the events were read, and before the runs were.
-			return res, fmt.Errorf("event %s in topic %s is reserved by %s, which is no open run: %w", ev.MessageID, ev.Topic, ev.ReservedBy, keep.ErrStale)
+			return res, nil, fmt.Errorf("event %s in topic %s is reserved by %s, which is no open run: %w", ev.MessageID, ev.Topic, ev.ReservedBy, keep.ErrStale)
 		}
 	}
 	for _, run := range runs {
@@ -121,13 +123,13 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 		}
 		aborted, err := o.abortable(ctx, run)
 		if err != nil {
-			return res, err
+			return res, nil, err
 		}
 		if aborted {
 			changes = append(changes, endRun(run, now)...)
 			closing, err := o.closeQuestions(ctx, run)
 			if err != nil {
-				return res, err
+				return res, nil, err
 			}
 			changes = append(changes, closing...)
 			for _, ev := range held[run.ID] {
@@ -136,6 +138,9 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 			res.Aborted = append(res.Aborted, run.ID)
 		} else {
 			res.TooLate += len(held[run.ID])
+			for _, ev := range held[run.ID] {
+				late[ev.Seq] = true
+			}
 		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(free)) {
@@ -143,9 +148,9 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 		res.Skipped += len(free[topic])
 	}
 	if len(changes) == 0 {
-		return res, nil
+		return res, late, nil
 	}
-	return res, o.decided(ctx, w, now, changes...)
+	return res, late, o.decided(ctx, w, now, changes...)
 }
 
 // abortable reports whether a run is before its mutation.

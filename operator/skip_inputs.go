@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keep-run/keep"
 )
@@ -82,7 +83,7 @@ func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []
 	if len(marks) == 0 {
 		return InputsSkipped{}, nil
 	}
-	res, err := o.skip(ctx, w, all, marks)
+	res, tooLate, err := o.skip(ctx, w, all, marks)
 	if err != nil {
 		return InputsSkipped{}, err
 	}
@@ -91,11 +92,7 @@ func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []
 		if of[id] == nil {
 			continue
 		}
-		late := false
-		for _, ev := range of[id] {
-			late = late || res.TooLate > 0 && ev.Status == keep.EventPending && ev.ReservedBy != ""
-		}
-		if late {
+		if slices.ContainsFunc(of[id], func(ev keep.Event) bool { return tooLate[ev.Seq] }) {
 			out.Late++
 		} else {
 			out.Inputs++

@@ -60,6 +60,25 @@ func TestSkipInputsInSmallerPartsWhenSomethingMoves(t *testing.T) {
 	}
 }
 
+// Of inputs that are skipped together only those count as late that a run past its call has an event of, and not those whose runs
+// are ended before theirs.
+func TestSkipInputsCountsWhatIsLate(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	for id, phase := range map[string]keep.Phase{"early": keep.Prepared, "late": keep.Mutated} {
+		run := keep.RunID("run_" + id)
+		commit(t, s,
+			keep.PutInput{Input: keep.Input{ID: keep.InputID(id), Workflow: "w", ExternalID: id}},
+			keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: keep.MessageID(id), CausedBy: []keep.InputID{keep.InputID(id)}}},
+			keep.PutRun{Run: keep.Run{ID: run, Chain: run, Workflow: "w", Handler: "h", Kind: keep.Consumer, Lane: keep.KeyLane("h", id), Phase: phase, Status: keep.StatusTransient}},
+			keep.Reserve{Chain: run, Reservation: keep.Reservation{Topic: "t", IDs: []keep.MessageID{keep.MessageID(id)}}})
+	}
+	res, err := o.SkipInputs(t.Context(), "w", []keep.InputID{"early", "late"})
+	if want := (operator.InputsSkipped{Inputs: 1, Late: 1, Events: 1, Aborted: 1}); err != nil || res != want {
+		t.Errorf("SkipInputs = %+v, %v, want %+v", res, err, want)
+	}
+}
+
 func TestSkipInput(t *testing.T) {
 	t.Run("done", func(t *testing.T) {
 		s := memory.New()
