@@ -24,19 +24,24 @@ func (a *actor) mayDetach() bool {
 	return a.e.policy.OnItemBlocked == policy.Continue && len(a.detached) < maxDetached
 }
 
-// loadDetached reads the detached doubts of the workflow.
+// loadDetached reads the detached doubts of the workflow. There are maxDetached, among as many of open runs.
 func (a *actor) loadDetached(ctx context.Context) error {
 	a.detached = nil
 	for _, state := range lifecycle.Doubts() {
-		ms, _, err := a.e.store.Mutations(ctx, keep.MutationFilter{Workflow: a.name, State: state}, keep.Page{Limit: maxDetached + 1})
-		if err != nil {
-			return err
-		}
-		for _, m := range ms {
-			ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
-			if m.Item != "" && !ofOpen {
-				a.detached = append(a.detached, a.e.dueByTool(m))
-				a.e.meetKey(m)
+		for page := (keep.Page{Limit: maxDetached + 1}); ; {
+			ms, next, err := a.e.store.Mutations(ctx, keep.MutationFilter{Workflow: a.name, State: state}, page)
+			if err != nil {
+				return err
+			}
+			for _, m := range ms {
+				ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
+				if m.Item != "" && !ofOpen {
+					a.detached = append(a.detached, a.e.dueByTool(m))
+					a.e.meetKey(m)
+				}
+			}
+			if page.After = next; next == "" {
+				break
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/policy"
+	"github.com/keep-run/keep/law/schedule"
 )
 
 // newLooseWorld is newJobWorld with the policy that a blocked item blocks only
@@ -347,6 +348,50 @@ func TestDecideBlockedItemOfARenamedJob(t *testing.T) {
 		w.run()
 		if got := w.items()["a"]; got != keep.ItemDone || w.service.total() != 2 {
 			t.Errorf("a is %s with %d effects in all, want done and 2 before the next tick", got, w.service.total())
+		}
+	})
+}
+
+// Doubts about items are passed over however many newer doubts about events the workflow has: the handler of such an item is not run
+// again and again.
+func TestBlockedItemsBesideManyBlockedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLooseWorld(t, "one", "two", "three")
+		act := newWorld(t)
+		w.def.Topics, w.def.Handlers = act.def.Topics, append(w.def.Handlers, act.def.Handlers...)
+		for name, f := range act.script {
+			w.script[name] = f
+		}
+		w.def.Handlers[1].Order = keep.OrderKey
+		w.script["consumers.act.key"] = func(c *call) any {
+			var ev struct{ MessageID string }
+			c.arg(0, &ev)
+			return ev.MessageID
+		}
+		w.service.level, w.policy.Breaker.Failures = keep.LevelNone, 0
+		w.service.onCall = func(int) (bool, error) { return false, errReset }
+		w.deploy()
+		w.run()
+		for i := range schedule.MaxOpen {
+			w.publish("in", fmt.Sprint("e", i))
+		}
+		w.run()
+		began := make(map[string]int)
+		for _, r := range w.runs() {
+			began[string(r.Handler)]++
+		}
+		if began["act"] != schedule.MaxOpen || w.records() < schedule.MaxOpen {
+			t.Fatalf("%v runs and %d records", began, w.records())
+		}
+		w.runUntil(3 * time.Hour) // three ticks of the job
+		jobs := 0
+		for _, r := range w.runs() {
+			if r.Handler == "remind" {
+				jobs++
+			}
+		}
+		if more := jobs - began["remind"]; more > 4 {
+			t.Errorf("%d more runs of the job in three hours, want one for each tick", more)
 		}
 	})
 }

@@ -327,6 +327,8 @@ var engineBreaks = []Break{
 		`causes := view.CausesOf(groups, d.Workflow)`, `causes := view.CausesOf(groups[:1], d.Workflow)`, "./web -run TestManyQuestions"},
 	{"asked-run-is-left-alone", "explained", "view/asked.go",
 		`r.Question = own[r.ID]; r.Question != nil ||`, `r.Question = nil; r.Question != nil ||`, "./web -run TestManyQuestions"},
+	{"blocked-items-behind-a-page-of-doubts", "bounded", "engine/detach.go",
+		`if page.After = next; next == "" {`, `if page.After = next; true {`, "./engine -run TestBlockedItemsBesideManyBlockedEvents"},
 	{"all-that-is-skipped-together-is-late", "explained", "operator/skip_inputs.go",
 		`func(ev keep.Event) bool { return tooLate[ev.Seq] }`, `func(ev keep.Event) bool { return len(tooLate) > 0 }`, "./operator -run TestSkipInputsCountsWhatIsLate"},
 	{"skip-after-the-call", "all-or-nothing", "operator/skip.go",
