@@ -2,8 +2,10 @@ package engine_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -133,4 +135,32 @@ func TestDirectCallWithOtherContentAfterDoneAlready(t *testing.T) {
 	if out := call(); out.Failure != nil || out.Mutation.State != keep.Applied || w.service.calls != 2 {
 		t.Errorf("%+v after %d calls, want applied after 2", out, w.service.calls)
 	}
+}
+
+// A call of an agent of which a person said that it did not happen is over by that word: nothing is said of the service.
+func TestDirectCallThatAPersonEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.service.level = keep.LevelNone
+		w.def.Name = engine.DirectWorkflow
+		w.service.onCall = func(int) (bool, error) { return false, errReset }
+		c := w.directEngine().Caller(t.Context())
+		out, err := c.Call(t.Context(), directCall())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Ask(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := w.store.Run(t.Context(), out.Run.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status != keep.StatusAborted || r.Error == nil || !strings.HasPrefix(r.Error.Message, "ann said that the call did not happen: ") {
+			t.Errorf("run %s, %v; want it aborted by what ann said", r.Status, r.Error)
+		}
+	})
 }

@@ -240,7 +240,11 @@ func (x *execution) callFailure() *keep.Failure {
 	}
 	if x.mut.State == keep.Failed && f.Class == keep.ClassUnknown {
 		// The doubt is resolved: nothing happened, so it can be tried again.
-		f.Class, f.Message = keep.ClassTransient, "the service shows no effect of the call: "+f.Message
+		why := "the service shows no effect of the call: "
+		if by := x.mut.ResolvedBy; by != "reconcile" && by != "call" { // a person
+			why = by + " said that the call did not happen: "
+		}
+		f.Class, f.Message = keep.ClassTransient, why+f.Message
 	}
 	return &f
 }

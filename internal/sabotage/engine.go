@@ -327,6 +327,8 @@ var engineBreaks = []Break{
 		`causes := view.CausesOf(groups, d.Workflow)`, `causes := view.CausesOf(groups[:1], d.Workflow)`, "./web -run TestManyQuestions"},
 	{"asked-run-is-left-alone", "explained", "view/asked.go",
 		`r.Question = own[r.ID]; r.Question != nil ||`, `r.Question = nil; r.Question != nil ||`, "./web -run TestManyQuestions"},
+	{"person-speaks-for-the-service", "explained", "engine/reconcile.go",
+		`by != "reconcile" && by != "call" { // a person`, `false && by != "" {`, "./engine -run TestDirectCallThatAPersonEnds"},
 	{"blocked-items-behind-a-page-of-doubts", "bounded", "engine/detach.go",
 		`if page.After = next; next == "" {`, `if page.After = next; true {`, "./engine -run TestBlockedItemsBesideManyBlockedEvents"},
 	{"all-that-is-skipped-together-is-late", "explained", "operator/skip_inputs.go",
