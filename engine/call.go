@@ -400,7 +400,7 @@ func (x *execution) askInline(t *tool) error {
 	if until.IsZero() {
 		x.sawLookup(began, fact)
 	} else {
-		m, fact = x.mut, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "its connection is at its limits or down; the service is asked later"}
+		m, fact = x.mut, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ledger.NotAsked + "; its connection is at its limits or down"}
 	}
 	now := x.e.Now()
 	next := now.Add(x.e.policy.Reconcile.Delay(0, 0, x.e.jitter()))

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/limit"
 	"github.com/keep-run/keep/operator"
@@ -309,4 +310,27 @@ func TestAConnectionIsRenamedWhileItIsDown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is asked about a call counts the lookups that were made, and not those for which its connection had no room. Law explained.
+func TestLookupWithoutARoomIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(rate("1/h"))
+		w.service.onCall = func(int) (bool, error) { return true, errReset }
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(time.Minute)
+		moves, err := w.store.History(t.Context(), w.mutation().Key)
+		if err != nil || len(moves) != 3 {
+			t.Fatalf("moves %+v, %v; want that it was sent, unknown, and not asked about", moves, err)
+		}
+		if n := ledger.Lookups(moves); n != w.service.asked || n != 0 {
+			t.Errorf("it says that the service was asked %d times, which was asked %d times", n, w.service.asked)
+		}
+		w.run()
+		if moves, err = w.store.History(t.Context(), w.mutation().Key); err != nil || ledger.Lookups(moves) != w.service.asked || w.service.asked != 1 {
+			t.Errorf("it says that the service was asked %d times, which was asked %d times; %v", ledger.Lookups(moves), w.service.asked, err)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -198,7 +199,7 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 	changed, as, err := e.userSince(ctx, t, m)
 	switch {
 	case err != nil:
-		return m, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "whose credentials would be used is not known: " + err.Error()}
+		return m, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ledger.NotAsked + "; whose credentials would be used is not known: " + err.Error()}
 	case len(changed) > 0:
 		return a.lookUpAsOther(ctx, t, m, changed)
 	}
@@ -248,7 +249,7 @@ func (e *Engine) markOut(m keep.Mutation) keep.Mutation {
 // lookUpWhileOut asks about a call that may still be sent. At level A asking is
 // sending, and a second call must not go out beside the first.
 func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, none ledger.Fact, m keep.Mutation) ledger.Fact {
-	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: none.Detail}
+	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: cmp.Or(none.Detail, ledger.NotAsked)}
 	if t != nil && t.spec.Level != keep.LevelKey {
 		fact, _ = e.lookUp(ctx, t, m)
 	}

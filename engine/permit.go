@@ -8,6 +8,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/grant"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // What a workflow may do is decided here and nowhere else (law: permitted): by the grant
@@ -133,7 +134,7 @@ func (e *Engine) toAsk(ctx context.Context, t *tool, m keep.Mutation) (*tool, *c
 		return old, nil
 	}
 	f.Message = fmt.Sprintf("%s, and %s can only be asked by sending the call again", f.Message, t.name)
-	return nil, &connector.Answer{Verdict: connector.Retry, Detail: f.Message, Refused: f}
+	return nil, &connector.Answer{Verdict: connector.Retry, Detail: ledger.NotAsked + "; " + f.Message, Refused: f}
 }
 
 // paramsOf returns what the script passed for a call that was recorded.

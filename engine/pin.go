@@ -98,7 +98,7 @@ func (ts *Tools) asker(m keep.Mutation) (*tool, ledger.Fact) {
 	case !m.CanReconcile:
 		return nil, none
 	case t == nil:
-		none.Evidence, none.Detail = ledger.Unsure, fmt.Sprintf("there is no tool %s at present; if it was renamed or removed, bring it back", m.Tool)
+		none.Evidence, none.Detail = ledger.Unsure, fmt.Sprintf(ledger.NotAsked+"; there is no tool %s at present; if it was renamed or removed, bring it back", m.Tool)
 		none.Failure = toolMissing(m)
 		return nil, none
 	case !t.moved(m) && t.canReconcile():

@@ -39,6 +39,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -342,7 +343,7 @@ func AfterLookup(m keep.Mutation, f Fact, limit Limit, now time.Time) (keep.Muta
 		f.Detail = joinDetail("the call has not returned and may still be sent", f.Detail)
 	case f.Evidence == Unsure && (AsksForAccount(f.Failure) || AsksForTool(f.Failure)):
 		early, next = true, limit.Next
-		f.Detail = joinDetail("the service was not asked", f.Detail)
+		f.Detail = joinDetail(NotAsked, f.Detail)
 	case f.Evidence == Unsure && AsksForUser(f.Failure):
 		early, next = true, limit.Next
 	case early:
@@ -400,12 +401,15 @@ func unwitnessed(f *keep.Failure) *keep.Failure {
 	return &doubt
 }
 
+// NotAsked is a part of the detail of a lookup that asked nobody.
+const NotAsked = "the service was not asked"
+
 // Lookups returns how often the service was asked what became of a call, of whatever
 // use the answers were.
 func Lookups(moves []keep.Move) int {
 	n := 0
 	for _, m := range moves {
-		if m.By == "reconcile" && Evidence(m.Evidence) != CannotAsk {
+		if m.By == "reconcile" && Evidence(m.Evidence) != CannotAsk && !slices.Contains(strings.Split(m.Detail, "; "), NotAsked) {
 			n++
 		}
 	}
