@@ -178,6 +178,9 @@ func moveText(m keep.Mutation, v keep.Move) string {
 		text = fmt.Sprintf("It is not known whether %s happened, and the service cannot be asked.", call)
 	case ledger.AttemptsExhausted:
 		text = fmt.Sprintf("The service was asked as often as allowed whether %s happened; nobody can tell.", call)
+		if !strings.HasPrefix(v.Detail, "asked ") { // to ask was refused
+			text = fmt.Sprintf("It is not known whether %s happened, and the service is not asked again before a person acts.", call)
+		}
 	case ledger.DidNotHappen:
 		text = fmt.Sprintf("%s vouches that %s did not happen.", v.By, call)
 	case ledger.PersonHappened:

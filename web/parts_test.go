@@ -242,3 +242,24 @@ func TestHistoryOfAnAbortedRun(t *testing.T) {
 		}
 	}
 }
+
+// A lookup that is refused ends the lookups at once, and does not say that there were as many as are allowed.
+func TestMoveTextOfARefusedLookup(t *testing.T) {
+	doubt := keep.Mutation{Key: "mut_1", Tool: "crm.create", Target: "x", State: keep.NeedsReconcile, CanReconcile: true}
+	for want, failure := range map[string]*keep.Failure{
+		"not asked again before a person acts": keep.Failf(keep.ClassPermission, keep.CodeForbidden, "forbidden"),
+		"asked as often as allowed":            nil,
+	} {
+		limit := ledger.Limit{Attempts: 10, Next: time.Now()}
+		if failure == nil {
+			limit.Attempts = 1
+		}
+		_, move, err := ledger.AfterLookup(doubt, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: "forbidden", Failure: failure}, limit, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := moveText(doubt, move); !strings.Contains(text, want) {
+			t.Errorf("%s; want %q", text, want)
+		}
+	}
+}

@@ -331,6 +331,8 @@ var engineBreaks = []Break{
 		`by != "reconcile" && by != "call" { // a person`, `false && by != "" {`, "./engine -run TestDirectCallThatAPersonEnds"},
 	{"lookup-of-nobody-counts", "explained", "law/ledger/ledger.go",
 		` && !slices.Contains(strings.Split(m.Detail, "; "), NotAsked) {`, ` && len(strings.Split(m.Detail, "; ")) > 0 && slices.Contains([]string{NotAsked}, NotAsked) {`, "./engine -run TestLookupWithoutARoomIsNone"},
+	{"refused-lookup-was-the-last-of-many", "explained", "web/history.go",
+		`if !strings.HasPrefix(v.Detail, "asked ") {`, `if false {`, "./web -run TestMoveTextOfARefusedLookup"},
 	{"blocked-items-behind-a-page-of-doubts", "bounded", "engine/detach.go",
 		`if page.After = next; next == "" {`, `if page.After = next; true {`, "./engine -run TestBlockedItemsBesideManyBlockedEvents"},
 	{"all-that-is-skipped-together-is-late", "explained", "operator/skip_inputs.go",
