@@ -42,6 +42,7 @@ type actor struct {
 	isIdle bool                      // it waits, and nothing becomes due soon
 	stale  bool                      // the cache below must be read again
 	pokes  int                       // how often it became so
+	read   int                       // pokes as of the cache
 	isBusy bool                      // it executes a run that the store may not show yet
 	yields bool                      // it ends after the step that it is at
 	news   map[keep.HandlerName]bool // see watch.go
@@ -193,6 +194,7 @@ func (a *actor) turn(ctx context.Context) error {
 		a.stale, a.loaded = false, false
 	}
 	yields := a.yields
+	a.read = a.pokes
 	a.e.mu.Unlock()
 	if yields {
 		return errYields

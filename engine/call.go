@@ -235,6 +235,9 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	if err := x.checkBreaker(ctx, call); err != nil { // again: others may have failed while the call waited in line
 		return c, time.Time{}, err
 	}
+	if err := x.stillRuns(ctx); err != nil {
+		return c, time.Time{}, err
+	}
 	now := x.e.Now()
 	if unlike, err = x.admitStill(ctx, call, c, before, may, under, unlike, now); err != nil {
 		return c, time.Time{}, err
@@ -246,6 +249,24 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 	}
 	c.Deadline, x.unlike, x.under = x.e.clock.Deadline(now, limit), unlike, under
 	return c, now, nil
+}
+
+// stillRuns returns errPaused if a person paused the workflow since the run began: its prepare may have taken long, and the call is
+// not under way yet.
+func (x *execution) stillRuns(ctx context.Context) error {
+	x.e.mu.Lock()
+	poked := x.a.pokes != x.pokes // the next host call of a job looks again for itself
+	x.e.mu.Unlock()
+	if !poked {
+		return nil
+	}
+	switch w, err := x.e.store.Workflow(ctx, x.a.name); {
+	case err != nil:
+		return &storeError{err}
+	case w.Paused:
+		return errPaused
+	}
+	return nil
 }
 
 // admitStill is what of admit the call must still fulfil after it waited in line and its tool got ready, which may have taken

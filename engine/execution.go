@@ -82,7 +82,7 @@ const never = 1 << 62
 const stillSlow = 500 * time.Millisecond
 
 func (a *actor) execution(v version, h keep.Handler, r keep.Run) *execution {
-	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r, asks: make(chan request), seen: trace.NewRecorder(a.e.policy.Limits.Trace)}
+	a.last = &execution{a: a, e: a.e, v: v, def: h, run: r, pokes: a.read, asks: make(chan request), seen: trace.NewRecorder(a.e.policy.Limits.Trace)}
 	return a.last
 }
 

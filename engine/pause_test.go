@@ -64,6 +64,52 @@ func TestPauseAJob(t *testing.T) {
 	})
 }
 
+// A person pauses the workflow while a run of a consumer prepares, or its tool gets ready: the call is not under way, and is not made
+// before the workflow is resumed.
+func TestPauseAConsumer(t *testing.T) {
+	for _, at := range []string{"prepare", "mutate", "start"} {
+		for _, slow := range []time.Duration{time.Second, 0} { // the run is stored meanwhile, or not
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.slow = slow
+				wait := func() { time.Sleep(10 * time.Minute) }
+				if at == "start" {
+					w.service.onStart = func() error { wait(); return nil }
+				} else {
+					do := w.script["consumers.act."+at]
+					w.script["consumers.act."+at] = func(c *call) any { wait(); return do(c) }
+				}
+				w.deploy()
+				w.publish("in", "a")
+				e := w.engine()
+				time.AfterFunc(time.Minute, func() {
+					if err := e.Pause(t.Context(), "w", "the bank calls"); err != nil {
+						t.Error(err)
+					}
+				})
+				calls := -1
+				time.AfterFunc(time.Hour, func() {
+					calls = w.service.calls
+					if err := e.Resume(t.Context(), "w"); err != nil {
+						t.Error(err)
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
+				defer cancel()
+				if err := e.Run(ctx); err != nil {
+					t.Errorf("Run: %v", err)
+				}
+				r := w.lastRun()
+				if calls != 0 || w.service.total() != 1 || r.Status != keep.StatusCommitted || r.Retries != 0 || r.Crashes != 0 {
+					t.Errorf("%s, slow after %s: %d calls while it was paused, then %d effects, run %s with %d retries and %d crashes; want none, one, committed",
+						at, slow, calls, w.service.total(), r.Status, r.Retries, r.Crashes)
+				}
+				w.check()
+			})
+		}
+	}
+}
+
 // "Run now" is refused while a run executes, also one that has written nothing
 // yet; the handler runs once more only if it is asked to afterwards.
 func TestRunNowDuringARun(t *testing.T) {

@@ -333,6 +333,8 @@ var engineBreaks = []Break{
 		` && !slices.Contains(strings.Split(m.Detail, "; "), NotAsked) {`, ` && len(strings.Split(m.Detail, "; ")) > 0 && slices.Contains([]string{NotAsked}, NotAsked) {`, "./engine -run TestLookupWithoutARoomIsNone"},
 	{"refused-lookup-was-the-last-of-many", "explained", "web/history.go",
 		`if !strings.HasPrefix(v.Detail, "asked ") {`, `if false {`, "./web -run TestMoveTextOfARefusedLookup"},
+	{"call-of-a-paused-consumer-begins", "permitted", "engine/call.go",
+		`if err := x.stillRuns(ctx); err != nil {`, `if err := x.stillRuns(ctx); false {`, "./engine -run TestPauseAConsumer"},
 	{"blocked-items-behind-a-page-of-doubts", "bounded", "engine/detach.go",
 		`if page.After = next; next == "" {`, `if page.After = next; true {`, "./engine -run TestBlockedItemsBesideManyBlockedEvents"},
 	{"all-that-is-skipped-together-is-late", "explained", "operator/skip_inputs.go",
