@@ -214,6 +214,15 @@ func (s *stage) answer(which, choice int) bool {
 			d.Action = keep.Skip
 		}
 	}
+	if a == keep.TreatAsDone && q.Approval != nil { // a call that would differ from one that was in doubt
+		m, err := s.store.Mutation(s.t.Context(), q.Approval.Key)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if d.Result = json.RawMessage("null"); s.service.effects[m.Token] == 0 {
+			d.Action = keep.Reject
+		}
+	}
 	if err := s.engine().Decide(s.t.Context(), q.ID, d); err != nil {
 		s.t.Errorf("%s of %q: %v", a, q.Question, err)
 	}
