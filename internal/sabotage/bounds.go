@@ -240,7 +240,7 @@ var boundsBreaks = []Break{
 			more =`, `default:
 			more =`, "./engine -run TestBreakerAsksAgain"},
 	{"breaker-is-asked-about-by-nobody", "explained", "engine/breaker.go",
-		`return []keep.Change{keep.OpenEscalation{Escalation: x.breakerQuestion(t.name, next)}}, nil`, `return nil, nil`, "./engine -run TestBreaker$"},
+		`return []keep.Change{keep.OpenEscalation{Escalation: breaker.Question(t.name, next, x.a.name, x.run.ID, x.e.Now())}}, nil`, `return nil, nil`, "./engine -run TestBreaker$"},
 	{"stopped-runs-wait-forever", "explained", "operator/breaker.go",
 		`if is {
 				continue`, `if true {
