@@ -118,9 +118,10 @@ func (t *tables) note(ctx context.Context) (err error) {
 	return nil
 }
 
-// now returns the shape, which differs when a table or an index was made, changed or dropped.
+// now returns the shape, which differs when a table or an index was made, changed or dropped, or the server counted the rows of
+// a table: statements are planned by that.
 func (t *tables) now(ctx context.Context) (sum string, err error) {
-	err = t.conn.QueryRow(ctx, `SELECT md5(string_agg(concat_ws(' ', c.relname, c.relkind, c.relhastriggers, a.attname, a.atttypid, a.attnotnull, a.attisdropped), ',' ORDER BY c.relname, a.attnum))
+	err = t.conn.QueryRow(ctx, `SELECT md5(string_agg(concat_ws(' ', c.relname, c.relkind, c.relhastriggers, CASE WHEN c.relkind = 'r' THEN c.reltuples >= 0 END, a.attname, a.atttypid, a.attnotnull, a.attisdropped), ',' ORDER BY c.relname, a.attnum))
 		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relnamespace = current_schema()::regnamespace`).Scan(&sum)
 	return sum, err
 }
