@@ -79,7 +79,7 @@ func TestSeedWithARivalInDoubt(t *testing.T) {
 // TestSeedWithARaiseMeanwhile is a world in which a limit is raised while a call finds no room under the one before: nobody
 // is asked about a limit that holds no more.
 func TestSeedWithARaiseMeanwhile(t *testing.T) {
-	breaksNoLaw(t, 1795807946240025877)
+	breaksNoLaw(t, 1795955828248919333)
 }
 
 // TestSeedWithARemovedConsumer is a world in which two runs of a consumer that the current version has no more are tried again,
