@@ -213,12 +213,12 @@ func (a *response) putHeaders(h http.Header) {
 }
 
 // kept returns the fields that a record keeps: the handler's own, without those
-// that belong to a connection or to a person.
+// that belong to a connection or to a person, and without when the key of a guard behind this one is free again.
 func (a *response) kept() []key.Field {
 	fields := fieldsOf(a.sent, a.outer)
 	connection := a.sent["Connection"]
 	return slices.DeleteFunc(append(fields, a.trailers()...), func(f key.Field) bool {
-		return !key.Kept(strings.TrimPrefix(f.Name, http.TrailerPrefix), connection)
+		return f.Name == ExpiresHeader || !key.Kept(strings.TrimPrefix(f.Name, http.TrailerPrefix), connection)
 	})
 }
 

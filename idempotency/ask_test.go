@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep/idempotency"
@@ -223,4 +224,54 @@ func TestProbeURLCaller(t *testing.T) {
 			t.Errorf("asked %s, %v, want %s", asked, err, want)
 		}
 	}
+}
+
+// Nobody is told that a request is unknown, or that nothing was done, by a store that cannot be read, or since its answer is kept
+// no more.
+func TestInstanceOfWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, idempotency.Config{}, nil)
+		ada := header("Authorization", "Bearer ada")
+		w.do(with("k", ada))
+		path := idempotency.InstancePath + w.record("k").ID.String()
+		get := func(path string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest("GET", path, nil)
+			ada(r)
+			return w.do(r)
+		}
+		w.store.failRead.Store(true)
+		for _, p := range []string{path, idempotency.InstancePath + "key_36aagtdmsnzqbd7rejge7z5zdv"} {
+			if got := get(p); got.Header().Get("Retry-After") == "" || strings.Contains(got.Body.String(), errDisk.Error()) {
+				t.Errorf("%s: %v %s", p, got.Header(), got.Body)
+			} else {
+				w.problem(got, 503, idempotency.KindStoreUnavailable)
+			}
+		}
+		w.store.failRead.Store(false)
+		if _, s := w.ask(path, ada); s.State != "done" {
+			t.Errorf("once the store is back: %+v", s)
+		}
+		time.Sleep(week + time.Second)
+		w.problem(get(path), 404, idempotency.KindUnknownReference) // as after a sweep
+	})
+}
+
+// A store that answers nothing is waited for as long as by any other request.
+func TestInstanceOfABlockedStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		on := false
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: &on, reads: true} }, idempotency.Config{}, nil)
+		w.do(with("k"))
+		path := idempotency.InstancePath + w.record("k").ID.String()
+		on = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		w.problem(w.do(httptest.NewRequestWithContext(ctx, "GET", path, nil)), 503, idempotency.KindStoreUnavailable)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
 }

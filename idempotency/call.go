@@ -36,6 +36,8 @@ type exchange struct {
 	ctx    context.Context // of the handler: execute makes it
 	cancel context.CancelCauseFunc
 
+	beginning sync.Mutex // held while the handler's transaction is begun; taken before mu
+
 	// mu protects the fields below: the lease is renewed beside the handler.
 	mu       sync.Mutex
 	rec      key.Record // as this owner wrote it last

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +17,10 @@ var ErrCallerUnknown = errors.New("nothing in the request says who sends it")
 // valid, such as a token that has expired. The request gets 401.
 var ErrCredential = errors.New("the credential is not valid")
 
+// ErrCallerUnavailable is returned by a Caller function that cannot find out now who sends a
+// request, such as when the issuer of its token does not answer. The request gets 503, and the log says why.
+var ErrCallerUnavailable = errors.New("who sends the request cannot be found out now")
+
 // stableSchemes are schemes of Authorization whose value a client sends unchanged
 // with each request, until he renews it.
 var stableSchemes = []string{"apikey", "api-key", "basic", "bearer", "bot", "dpop", "key", "token"}
@@ -25,21 +30,32 @@ var stableSchemes = []string{"apikey", "api-key", "basic", "bearer", "bot", "dpo
 // the same one: schemes that sign each request, cookies, and headers that seem to
 // hold a credential.
 func byCredential(r *http.Request) (string, error) {
-	if lines := r.Header["Authorization"]; len(lines) > 0 {
+	if lines := r.Header["Authorization"]; slices.ContainsFunc(lines, isCredentials) {
 		if scheme, _, ok := strings.Cut(strings.TrimSpace(lines[0]), " "); ok && !isOneOf(scheme, stableSchemes) {
 			return "", fmt.Errorf("%w: the scheme of its Authorization may sign each request; configure the caller", ErrCallerUnknown)
 		}
 		return fmt.Sprintf("Authorization %q", lines), nil
 	}
-	if lines := r.Header["X-Api-Key"]; len(lines) > 0 {
+	if lines := r.Header["X-Api-Key"]; slices.ContainsFunc(lines, isNotBlank) {
 		return fmt.Sprintf("X-Api-Key %q", lines), nil
 	}
-	for name := range r.Header {
-		if isCredential(name) {
+	for name, lines := range r.Header {
+		if isCredential(name) && slices.ContainsFunc(lines, isCredentials) {
 			return "", fmt.Errorf("%w but perhaps %s; configure the caller", ErrCallerUnknown, name)
 		}
 	}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		return "", fmt.Errorf("%w but perhaps the certificate of the client; configure the caller", ErrCallerUnknown)
+	}
 	return "", nil
+}
+
+func isNotBlank(line string) bool { return strings.TrimSpace(line) != "" }
+
+// isCredentials reports whether a line of a header is more than nothing, or than a scheme that is followed by nothing:
+// a client whose token is empty is nobody, and not whoever else sends none.
+func isCredentials(line string) bool {
+	return isNotBlank(line) && !isOneOf(strings.TrimSpace(line), stableSchemes)
 }
 
 func isOneOf(word string, list []string) bool {
@@ -89,6 +105,9 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 // must, or who knows a user, a key and a whole request can see its answer. Who does not
 // know the request sees at InstancePath only what state it is in.
 func ByBasic(r *http.Request) (string, error) {
+	if n := len(r.Header["Authorization"]); n > 1 { // who authenticates may read another line than we do
+		return "", fmt.Errorf("%w: Authorization is there %d times", ErrCallerUnknown, n)
+	}
 	user, _, ok := r.BasicAuth()
 	if !ok || user == "" {
 		return "", fmt.Errorf("%w: no user of Basic authentication", ErrCallerUnknown)

@@ -3,6 +3,8 @@ package idempotency_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -256,5 +258,45 @@ func TestByHeader(t *testing.T) {
 	w = newWorld(t, rule(idempotency.Rule{Caller: idempotency.Anyone}), nil)
 	w.do(with("k", header("Cookie", "a=1")))
 	w.do(with("k", header("Authorization", "b")))
+	w.ran(1)
+}
+
+// A client whose token is empty is nobody: who else sends none is not shown its answer where one is asked for, and its cookie counts.
+func TestEmptyCredential(t *testing.T) {
+	t.Parallel()
+	for _, empty := range []func(*http.Request){
+		header("Authorization", ""), header("Authorization", "Bearer"), header("Authorization", "Bearer "), header("X-API-Key", " "), header("Cookie", ""),
+	} {
+		w := newWorld(t, idempotency.Config{}, nil)
+		w.problem(w.do(with("k", empty, header("Cookie", "session=ada"))), 400, idempotency.KindCallerUnknown)
+		first := w.do(with("k", empty))
+		if code, s := w.ask(idempotency.InstancePath+w.record("k").ID.String(), empty); code != 200 || s.State != "done" || s.Answer != nil {
+			t.Errorf("a reference shows %d %+v", code, s)
+		}
+		w.replayed(first, w.do(with("k")))
+		w.ran(1)
+	}
+}
+
+// A client that shows a certificate is somebody, and nothing says who.
+func TestClientCertificate(t *testing.T) {
+	t.Parallel()
+	certificate := func(r *http.Request) { r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}} }
+	w := newWorld(t, idempotency.Config{}, nil)
+	w.problem(w.do(with("k", certificate)), 400, idempotency.KindCallerUnknown)
+	w.ran(0)
+	if code := w.do(with("k", certificate, header("Authorization", "Bearer ada"))).Code; code != 201 {
+		t.Errorf("with a token: %d", code)
+	}
+}
+
+// Who authenticates may read another line of Authorization than the guard.
+func TestTwoUsersOfBasic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByBasic}), nil)
+	ada := func(r *http.Request) { r.SetBasicAuth("ada", "secret") }
+	w.do(with("k", ada))
+	eve := func(r *http.Request) { r.Header.Add("Authorization", "Basic ZXZlOmV2ZQ==") }
+	w.problem(w.do(with("k", ada, eve)), 400, idempotency.KindCallerUnknown)
 	w.ran(1)
 }

@@ -71,14 +71,19 @@ func EndsWithConnection(ctx context.Context) {
 	}
 }
 
-// mayBeCut reports whether an answer may be the beginning of a longer one. A number
-// may be half of one, so JSON is complete if it has an end of its own.
+// mayBeCut reports whether an answer may be the beginning of a longer one.
 func (c *exchange) mayBeCut(a *response) bool {
 	c.mu.Lock()
 	endless := c.endless
 	c.mu.Unlock()
-	text := bytes.TrimSpace(a.buf)
-	return endless && (len(text) == 0 || !bytes.Contains([]byte(`{["`), text[:1]) || !json.Valid(text))
+	return endless && mayBeHalf(a.buf)
+}
+
+// mayBeHalf reports whether a text does not show where it ends. A number may be half of
+// one, so JSON is complete if it has an end of its own.
+func mayBeHalf(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) == 0 || !bytes.Contains([]byte(`{["`), text[:1]) || !json.Valid(text)
 }
 
 // Guarded reports whether ctx is of a handler that is executed as the owner of a

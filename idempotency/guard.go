@@ -121,6 +121,7 @@ func (c *exchange) isInside(name string) bool {
 func (c *exchange) named(name string) {
 	caller, err := c.rt.Caller(c.r)
 	if err != nil {
+		c.g.callerUnavailable(c.r.Context(), c.rt, err)
 		c.refuse(problemOfCaller(c.w, err))
 		return
 	}
@@ -132,6 +133,13 @@ func (c *exchange) named(name string) {
 	}
 	c.claim = c.rt.claim(c.r, key.Host(c.g.hostOf(c.r)), name, caller, c.body)
 	c.serve()
+}
+
+// callerUnavailable logs why nobody can say now who sends a request.
+func (g *Guard) callerUnavailable(ctx context.Context, rt *route, err error) {
+	if errors.Is(err, ErrCallerUnavailable) {
+		g.cfg.Logger.WarnContext(ctx, "idempotency key: the caller cannot be found out", "route", rt.name, "err", err)
+	}
 }
 
 // hostOf returns the host that a request is for.

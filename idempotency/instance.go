@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,7 +37,17 @@ type StoredAnswer struct {
 // instance answers a caller who asks about his request. One who is another caller
 // gets what one gets who asks about nothing.
 func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference string) {
-	rec, rt, proved := g.recordFor(r, reference)
+	rec, rt, proved, err := g.recordFor(r, reference)
+	if errors.Is(err, ErrCallerUnavailable) {
+		problemOfCaller(w, err).ServeHTTP(w, r)
+		return
+	}
+	if err != nil {
+		g.cfg.Logger.ErrorContext(r.Context(), "idempotency store: not available", "err", err)
+		Problem{Kind: KindStoreUnavailable, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "What became of the request cannot be read now. Ask again."}.ServeHTTP(w, r)
+		return
+	}
 	if rt == nil {
 		Problem{Kind: KindUnknownReference, Status: http.StatusNotFound, Detail: "No request of yours has this reference, or it was forgotten."}.ServeHTTP(w, r)
 		return
@@ -65,32 +76,39 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 }
 
 // recordFor returns the record of a reference and its route, if whoever asks names its
-// caller, and whether he proved to be that; nil if not.
-func (g *Guard) recordFor(r *http.Request, reference string) (rec key.Record, rt *route, proved bool) {
+// caller, and whether he proved to be that; nil if not. A record that is over is as one that was swept:
+// "released" would say that nothing was done. An error says that the store cannot tell, whoever asks.
+func (g *Guard) recordFor(r *http.Request, reference string) (rec key.Record, rt *route, proved bool, err error) {
 	id, err := key.ParseID(reference)
 	if err != nil {
-		return rec, nil, false
+		return rec, nil, false, nil
 	}
-	rec, err = g.store.Read(r.Context(), id)
-	if err != nil || rec.Rev == 0 {
-		return rec, nil, false
+	ctx, done := g.inTime(r.Context(), "read idempotency key")
+	defer done()
+	rec, err = g.store.Read(ctx, id)
+	if err != nil || rec.Rev == 0 || rec.Expired(time.Now()) {
+		return rec, nil, false, err
 	}
 	if host := key.Host(g.hostOf(r)); rec.Version > 1 && rec.Host != host[:min(len(host), 255)] {
-		return rec, nil, false
+		return rec, nil, false, nil
 	}
 	was := r.Clone(r.Context())
 	was.Method = rec.Method
 	if was.URL, err = url.ParseRequestURI(rec.Path); err != nil {
-		return rec, nil, false
+		return rec, nil, false, nil
 	}
 	if rt = g.route(was); rt == nil {
-		return rec, nil, false
+		return rec, nil, false, nil
 	}
 	caller, err := rt.Caller(r)
-	if err != nil || hashCaller(caller) != rec.Caller {
-		return rec, nil, false
+	if errors.Is(err, ErrCallerUnavailable) {
+		g.callerUnavailable(r.Context(), rt, err)
+		return rec, nil, false, err
 	}
-	return rec, rt, caller != "" && (rt.CallerVerified || rt.callerMayChange)
+	if err != nil || hashCaller(caller) != rec.Caller {
+		return rec, nil, false, nil
+	}
+	return rec, rt, caller != "" && (rt.CallerVerified || rt.callerMayChange), nil
 }
 
 // statusOfRecord returns the status of a record at now.

@@ -34,6 +34,7 @@ type JWKS struct {
 	mu   sync.Mutex
 	keys []publicKey
 	read time.Time // when it was fetched last, with success or not
+	err  error     // of that; nil: it was read
 }
 
 const (
@@ -51,7 +52,7 @@ const (
 // ByJWTSubject takes the subject of a bearer token (RFC 7519) as the caller, together
 // with its issuer, so that a renewed token is the same caller. A token that is not
 // signed by a key of the set, has expired or has no subject is refused with
-// ErrCredential.
+// ErrCredential, and one whose key cannot be read now with ErrCallerUnavailable.
 func ByJWTSubject(keys *JWKS) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		lines := r.Header["Authorization"]
@@ -63,6 +64,9 @@ func ByJWTSubject(keys *JWKS) func(*http.Request) (string, error) {
 			return "", fmt.Errorf("%w: no bearer token", ErrCallerUnknown)
 		}
 		claims, err := keys.verify(r.Context(), strings.TrimSpace(token), time.Now())
+		if errors.Is(err, ErrCallerUnavailable) {
+			return "", err
+		}
 		if err != nil {
 			return "", fmt.Errorf("%w: %w", ErrCredential, err)
 		}
@@ -150,15 +154,15 @@ func (s *JWKS) find(ctx context.Context, id string, now time.Time) ([]publicKey,
 	defer s.mu.Unlock()
 	found := s.named(id)
 	if age := now.Sub(s.read); (len(found) == 0 || age > jwksLasts) && age > jwksPause {
+		var keys []publicKey
 		s.read = now
-		keys, err := s.fetch(ctx)
-		if err != nil && len(found) == 0 {
-			return nil, fmt.Errorf("the issuer's keys can't be read: %w", err)
-		}
-		if err == nil {
+		if keys, s.err = s.fetch(ctx); s.err == nil {
 			s.keys = keys
 			found = s.named(id)
 		}
+	}
+	if s.err != nil && len(found) == 0 { // the one that it names may be new
+		return nil, fmt.Errorf("%w: the issuer's keys can't be read: %w", ErrCallerUnavailable, s.err)
 	}
 	return found, nil
 }

@@ -132,3 +132,43 @@ func TestByJWTSubject(t *testing.T) {
 		t.Errorf("the keys were fetched %d times, want once", n)
 	}
 }
+
+// While the issuer's keys cannot be read nobody is told that its token is not valid, nor where they are.
+func TestIssuerDown(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	defer down.Close()
+	w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByJWTSubject(&idempotency.JWKS{URL: down.URL})}), nil)
+	ada := header("Authorization", "Bearer "+i.token(t, "EdDSA", "ed", map[string]any{"sub": "ada"}))
+	for range 2 { // the second does not ask the issuer again
+		got := w.do(with("k", ada))
+		w.problem(got, 503, idempotency.KindCallerUnknown)
+		if got.Header().Get("Retry-After") == "" || got.Header().Get("WWW-Authenticate") != "" || strings.Contains(got.Body.String(), down.URL) {
+			t.Errorf("the refusal is %v %s", got.Header(), got.Body)
+		}
+	}
+	if !strings.Contains(w.log.String(), down.URL) {
+		t.Error("the log does not say why")
+	}
+	w.ran(0)
+}
+
+// Who asks what became of a request is not told that it is unknown while nobody can say who asks.
+func TestInstanceWhileTheIssuerIsDown(t *testing.T) {
+	t.Parallel()
+	down := false
+	w := newWorld(t, rule(idempotency.Rule{Caller: func(*http.Request) (string, error) {
+		if down {
+			return "", fmt.Errorf("%w: no route to 10.0.0.7", idempotency.ErrCallerUnavailable)
+		}
+		return "ada", nil
+	}}), nil)
+	w.do(with("k"))
+	down = true
+	got := w.do(httptest.NewRequest("GET", idempotency.InstancePath+w.record("k").ID.String(), nil))
+	w.problem(got, 503, idempotency.KindCallerUnknown)
+	if strings.Contains(got.Body.String(), "10.0.0.7") || !strings.Contains(w.log.String(), "10.0.0.7") {
+		t.Errorf("the refusal is %s, the log %s", got.Body, &w.log)
+	}
+}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +42,10 @@ type Finding struct {
 	Status int
 	Header http.Header
 	Body   []byte
+
+	// WithoutBody is true if the answer to a request that happened is not known: its retries get KindBodyNotStored
+	// with Status.
+	WithoutBody bool
 }
 
 // ErrCannotTell is returned by a Probe that got no useful answer.
@@ -47,7 +53,8 @@ var ErrCannotTell = errors.New("the probe cannot tell")
 
 // ProbeURL returns a probe that asks a URL, in which {key} stands for the key and
 // {caller} for the caller as caller returns it; nil: for its hash. An
-// answer of 2xx means that it happened and is kept, 404 that it did not, any
+// answer of 2xx means that it happened and is kept, unless it may be half since only the
+// end of its connection ends it and it is no complete JSON; 404 means that it did not, any
 // other nothing. If client is nil, http.DefaultClient. An answer over limit bytes
 // tells nothing.
 func ProbeURL(client *http.Client, template string, caller func(Question) string, limit int64) Probe {
@@ -75,12 +82,16 @@ func ProbeURL(client *http.Client, template string, caller func(Question) string
 		case resp.StatusCode < 200 || resp.StatusCode > 299:
 			return Finding{}, fmt.Errorf("%w: it answered %d", ErrCannotTell, resp.StatusCode)
 		}
+		endless := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0 && !resp.Uncompressed
 		body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 		if err != nil {
 			return Finding{}, err
 		}
 		if int64(len(body)) > limit {
 			return Finding{}, fmt.Errorf("%w: its answer has over %d bytes", ErrCannotTell, limit)
+		}
+		if endless && mayBeHalf(body) {
+			return Finding{Happened: true, Status: resp.StatusCode, WithoutBody: true}, nil
 		}
 		return Finding{Happened: true, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 	}
@@ -109,7 +120,7 @@ func (c *exchange) probe(rec key.Record) (probed, error) {
 	}
 	e := key.Fact{Evidence: key.Absent, By: "probe"}
 	if f.Happened {
-		e.Evidence, e.Answer = key.Happened, f.answer()
+		e.Evidence, e.Answer, e.WithoutBody = key.Happened, f.answer(), f.WithoutBody
 	} else if asked.Before(rec.SettlesAt(c.effectTimeout(), c.rt.SettleAfter)) {
 		return tooEarly, nil
 	}
@@ -135,10 +146,15 @@ func (f Finding) answer() key.Answer {
 
 // encodeHeader returns the fields of h that a record keeps.
 func encodeHeader(h http.Header) []byte {
-	fields := fieldsOf(h, nil)
+	named := make(http.Header, len(h)) // a person may write content-type; net/http would guess one beside it
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		name, lines := http.CanonicalHeaderKey(name), h[name]
+		named[name] = append(named[name], lines...)
+	}
+	fields := fieldsOf(named, nil)
 	kept := fields[:0]
 	for _, f := range fields {
-		if key.Kept(f.Name, h["Connection"]) {
+		if key.Kept(f.Name, named["Connection"]) {
 			kept = append(kept, f)
 		}
 	}

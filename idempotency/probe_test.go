@@ -147,3 +147,86 @@ func TestProbeURL(t *testing.T) {
 		}
 	}
 }
+
+// What may be the beginning of a probe's answer is not kept as the whole: nothing but the end of its connection ended it.
+func TestProbeThatMayBeCut(t *testing.T) {
+	t.Parallel()
+	text := `{"id": 7, "lines": [1, 2`
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(rw).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(conn, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n%s", text)
+		_ = conn.Close()
+	}))
+	defer server.Close()
+	w := newWorld(t, rule(idempotency.Rule{Probe: idempotency.ProbeURL(server.Client(), server.URL+"/{key}", nil, 100)}),
+		func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(502) })
+	for _, k := range []string{"k", "whole"} {
+		w.do(with(k))
+	}
+	if p := w.problem(w.do(with("k")), 409, idempotency.KindBodyNotStored); p["original_status"] != 200.0 {
+		t.Errorf("the problem is %v", p)
+	}
+	text += "]}"
+	if got := w.do(with("whole")); got.Code != 200 || got.Body.String() != text {
+		t.Errorf("answer = %d %s", got.Code, got.Body)
+	}
+	w.ran(2)
+}
+
+// The headers that a person gives are those of the answer, however he writes them.
+func TestHeadersOfAResolution(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(502) })
+	w.do(with("k"))
+	res := idempotency.Resolution{Happened: true, Body: `{"id": 7}`, By: "ada",
+		Header: http.Header{"content-type": {"application/json"}, "x-a": {"1"}, "X-A": {"2"}, "set-cookie": {"a=b"}, "connection": {"x-hop"}, "X-Hop": {"h"}}}
+	if _, err := idempotency.NewKeys(w.store).Resolve(t.Context(), w.record("k").ID.String(), res, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(w.h)
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/orders", strings.NewReader("order"))
+	must(t, err)
+	r.Host = "example.com" // as httptest has it
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := server.Client().Do(r)
+	must(t, err)
+	defer resp.Body.Close()
+	if got := resp.Header["Content-Type"]; len(got) != 1 || got[0] != "application/json" {
+		t.Errorf("Content-Type: %q", got)
+	}
+	if resp.Header["Set-Cookie"] != nil || resp.Header["X-Hop"] != nil || len(resp.Header["X-A"]) != 2 {
+		t.Errorf("the answer has %v", resp.Header)
+	}
+}
+
+// The end of the key of a guard behind this one is not that of this one's.
+func TestExpiryOfAGuardBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set(idempotency.ExpiresHeader, "Thu, 01 Jan 1970 00:00:00 GMT")
+	})
+	first, again := w.do(with("k")), w.do(with("k"))
+	if at := first.Header().Get(idempotency.ExpiresHeader); at != again.Header().Get(idempotency.ExpiresHeader) || strings.Contains(at, "1970") {
+		t.Errorf("the key expires at %s, and at %v", at, again.Header()[idempotency.ExpiresHeader])
+	}
+}
+
+// A key that is no header of keys is told what is wrong with it, and nothing about quotes.
+func TestKeyOfAWebhookThatIsNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Key: idempotency.KeySource{Field: "$.id"}}), nil)
+	p := w.problem(w.do(with("", body(`{"id": "größe"}`))), 400, idempotency.KindKeyInvalid)
+	if detail, _ := p["detail"].(string); strings.Contains(detail, "starts with a quote") || !strings.Contains(detail, "printable ASCII") {
+		t.Errorf("the detail is %q", detail)
+	}
+	first := w.do(with("", body(`{"id": "a \"b\\"}`)))
+	w.replayed(first, w.do(with("", body(`{"id": "a \"b\\"}`))))
+	if w.record(`a "b\`).Rev == 0 {
+		t.Error("the key is not as it was sent")
+	}
+}

@@ -25,7 +25,7 @@ const (
 	// KindKeyInvalid: the headers name no key, or two.
 	KindKeyInvalid Kind = "key-invalid"
 
-	// KindCallerUnknown: nothing says who sends the request.
+	// KindCallerUnknown: nothing says who sends the request, or that cannot be found out now.
 	KindCallerUnknown Kind = "caller-unknown"
 
 	// KindCallerChanged: the same request was made under the key with another
@@ -170,6 +170,10 @@ func problemOfKey(err error) Problem {
 // problemOfCaller returns the refusal of a request whose caller is not known. A
 // credential that is not valid gets what tells clients to renew it.
 func problemOfCaller(w http.ResponseWriter, err error) Problem {
+	if errors.Is(err, ErrCallerUnavailable) { // why is for the log: it names the issuer's address
+		return Problem{Kind: KindCallerUnknown, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
+			Detail: "Who sends the request cannot be found out now. Nothing was done; send it again with the same key."}
+	}
 	p := Problem{Kind: KindCallerUnknown, Status: http.StatusBadRequest, Detail: sentence(err)}
 	if errors.Is(err, ErrCredential) {
 		p.Status = http.StatusUnauthorized

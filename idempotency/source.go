@@ -31,7 +31,7 @@ func (s KeySource) of(r *http.Request, body []byte) (string, error) {
 		case 0:
 			return "", key.ErrMissing
 		case 1:
-			return key.Parse(quoted(lines[0]))
+			return key.Text(lines[0])
 		}
 		return "", key.ErrRepeated
 	case s.Field != "":
@@ -57,15 +57,12 @@ func (s KeySource) field(body []byte) (string, error) {
 	}
 	switch v := value.(type) {
 	case string:
-		return key.Parse(quoted(v))
+		return key.Text(v)
 	case json.Number:
-		return key.Parse(quoted(v.String()))
+		return key.Text(v.String())
 	}
 	return "", key.ErrMissing
 }
-
-// quoted returns a text as a structured string, so that it is taken as it is.
-func quoted(text string) string { return `"` + escape(text) + `"` }
 
 // check reports what is wrong with a source.
 func (s KeySource) check() error {

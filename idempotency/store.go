@@ -58,7 +58,7 @@ type Taker interface {
 
 	// Take stores r, whose Rev is 0, as Write does, and returns the zero Record;
 	// or, if there is a record of its id, stores nothing and returns that. It may
-	// return keep.ErrStale instead, if the record is gone again. After any other
+	// return keep.ErrStale instead, if the record is gone again or cannot be read. After any other
 	// error nobody knows whether r is stored: read it.
 	Take(ctx context.Context, r key.Record) (there key.Record, err error)
 }

@@ -44,23 +44,39 @@ func Tx[T any](ctx context.Context) (T, error) {
 	if !ok {
 		return none, ErrNoTx
 	}
+	c.beginning.Lock() // and not mu: a store may wait for its place to write, and the lease is renewed meanwhile
+	defer c.beginning.Unlock()
+	tx, err := c.useTx(nil)
+	if tx == nil && err == nil {
+		begun, beginErr := store.Begin(context.WithoutCancel(ctx)) // settle ends it
+		if beginErr != nil {
+			return none, fmt.Errorf("begin the transaction of a key: %w", beginErr)
+		}
+		if tx, err = c.useTx(begun); err != nil { // the request ended meanwhile
+			err = errors.Join(err, begun.Rollback())
+		}
+	}
+	if err != nil {
+		return none, err
+	}
+	handle, ok := tx.Handle().(T)
+	if !ok {
+		return none, fmt.Errorf("%w: it has a %T", ErrNoTx, tx.Handle())
+	}
+	return handle, nil
+}
+
+// useTx makes begun the handler's transaction, unless that is nil, and returns the one that there is.
+func (c *exchange) useTx(begun key.Tx) (key.Tx, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.settled || c.shown {
-		return none, ErrNotGuarded
+		return nil, ErrNotGuarded
 	}
-	if c.tx == nil {
-		tx, err := store.Begin(context.WithoutCancel(ctx)) // settle ends it
-		if err != nil {
-			return none, fmt.Errorf("begin the transaction of a key: %w", err)
-		}
-		c.tx = tx
+	if begun != nil {
+		c.tx = begun
 	}
-	handle, ok := c.tx.Handle().(T)
-	if !ok {
-		return none, fmt.Errorf("%w: it has a %T", ErrNoTx, c.tx.Handle())
-	}
-	return handle, nil
+	return c.tx, nil
 }
 
 // settleTx records the outcome in the handler's transaction and commits both.

@@ -152,11 +152,19 @@ func (a *admin) show(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *admin) resolve(w http.ResponseWriter, r *http.Request) {
-	var res idempotency.Resolution
-	if !read(w, r, &res) {
+	var in struct {
+		idempotency.Resolution
+		Happened *bool `json:"happened"`
+	}
+	if !read(w, r, &in) {
 		return
 	}
-	v, err := a.keys.Resolve(r.Context(), r.PathValue("reference"), res, time.Now())
+	if in.Happened == nil { // to leave it out is not to say that the request may be executed again
+		fail(w, http.StatusBadRequest, errors.New("resolve: happened is required: true or false"))
+		return
+	}
+	in.Resolution.Happened = *in.Happened
+	v, err := a.keys.Resolve(r.Context(), r.PathValue("reference"), in.Resolution, time.Now())
 	answer(w, v, err)
 }
 

@@ -228,3 +228,36 @@ func TestNotReadyOnAFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// Who leaves out whether a request happened does not say that it may be executed again.
+func TestResolveSaysWhetherItHappened(t *testing.T) {
+	t.Parallel()
+	store := new(memory.Keys)
+	p, err := proxy.New(store, proxy.Config{Upstream: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := key.Claim{ID: key.NewID("", "", "k"), Key: "k", Method: "POST", Path: "/", TTL: time.Hour}
+	now := time.Now()
+	rec, _ := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 7, Claim: claim, Lease: time.Second}, now)
+	rec, _ = key.Apply(rec, key.Fact{Evidence: key.Unsure, Fence: 7}, now)
+	if err := store.Write(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		body  string
+		code  int
+		state key.State
+	}{
+		{`{"by": "ada"}`, 400, key.Unknown},
+		{`{"by": "ada", "status": 201, "happened": null}`, 400, key.Unknown},
+		{`{"by": "ada", "status": 201, "happened": true}`, 200, key.Done},
+	} {
+		w := httptest.NewRecorder()
+		p.OwnerAdmin().ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/keys/"+rec.ID.String()+"/resolve", strings.NewReader(test.body)))
+		now, err := store.Read(t.Context(), rec.ID)
+		if err != nil || w.Code != test.code || now.State != test.state {
+			t.Errorf("%s: %d %s, and the key is %q", test.body, w.Code, w.Body, now.State)
+		}
+	}
+}

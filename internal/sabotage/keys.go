@@ -24,6 +24,55 @@ var keysBreaks = []Break{
 	case time.Since`, `	case time.Since`, "./idempotency -run TestReplacedStore"},
 	{"guard-commit-that-failed-did-nothing", "doubt-is-not-failure", "idempotency/tx.go",
 		`		undone = false // a commit`, `		undone = c.rt.Atomic // a commit`, "./idempotency -run TestGuard/unknown_tx"},
+	{"instance-of-a-store-that-is-down-is-unknown", "explained", "idempotency/instance.go",
+		`|| rec.Expired(time.Now()) {
+		return rec, nil, false, err`, `|| rec.Expired(time.Now()) {
+		return rec, nil, false, nil`, "./idempotency -run TestInstanceOfWhatCannotBeRead"},
+	{"instance-of-what-expired-was-not-done", "settled-stays", "idempotency/instance.go",
+		` || rec.Expired(time.Now()) {`, ` {`, "./idempotency -run TestInstanceOfWhatCannotBeRead"},
+	{"instance-waits-for-a-blocked-store", "bounded", "idempotency/instance.go",
+		`	rec, err = g.store.Read(ctx, id)`, `	rec, err = g.store.Read(r.Context(), id)`, "./idempotency -run TestInstanceOfABlockedStore"},
+	{"instance-is-unknown-while-the-issuer-is-down", "explained", "idempotency/instance.go",
+		`		return rec, nil, false, err
+	}
+	if err != nil || hashCaller`, `		return rec, nil, false, nil
+	}
+	if err != nil || hashCaller`, "./idempotency -run TestInstanceWhileTheIssuerIsDown"},
+	{"guard-empty-token-is-a-caller", "no-ambient-power", "idempotency/caller.go",
+		`return isNotBlank(line) && !isOneOf(strings.TrimSpace(line), stableSchemes)`, `return true`, "./idempotency -run TestEmptyCredential"},
+	{"guard-certificates-are-nobody", "no-ambient-power", "idempotency/caller.go",
+		`if r.TLS != nil && len(`, `if false && len(`, "./idempotency -run TestClientCertificate"},
+	{"guard-two-users-are-the-first", "no-ambient-power", "idempotency/caller.go",
+		`n := len(r.Header["Authorization"]); n > 1 {`, `n := 1; n > 1 {`, "./idempotency -run TestTwoUsersOfBasic"},
+	{"guard-issuer-down-is-a-bad-token", "explained", "idempotency/jwt.go",
+		`		if errors.Is(err, ErrCallerUnavailable) {`, `		if false {`, "./idempotency -run TestIssuerDown"},
+	{"guard-issuer-is-down-once", "explained", "idempotency/jwt.go",
+		`	if s.err != nil && len(found) == 0 {`, `	if s.err != nil && len(found) == 0 && s.read == now {`, "./idempotency -run TestIssuerDown"},
+	{"guard-lease-waits-for-a-transaction", "one-at-a-time", "idempotency/tx.go",
+		`		begun, beginErr := store.Begin(context.WithoutCancel(ctx))`, `		c.mu.Lock()
+		begun, beginErr := store.Begin(context.WithoutCancel(ctx))
+		c.mu.Unlock()`, "./idempotency -run TestLeaseWhileATransactionBegins"},
+	{"guard-transaction-outlives-its-request", "bounded", "idempotency/tx.go",
+		`err = errors.Join(err, begun.Rollback())`, `_ = begun`, "./idempotency -run TestTransactionBegunTooLate"},
+	{"guard-waiters-stay", "bounded", "idempotency/wait.go",
+		`	defer leave()`, `	_ = leave`, "./idempotency -run TestWaitersLeaveNothing"},
+	{"guard-keeps-half-of-a-probes-answer", "settled-stays", "idempotency/probe.go",
+		`if endless && mayBeHalf(body) {`, `if false && endless {`, "./idempotency -run TestProbeThatMayBeCut"},
+	{"guard-headers-of-a-person-double", "settled-stays", "idempotency/probe.go",
+		`name, lines := http.CanonicalHeaderKey(name), h[name]`, `lines := h[name]`, "./idempotency -run TestHeadersOfAResolution"},
+	{"guard-expires-as-the-one-behind", "explained", "idempotency/answer.go",
+		`return f.Name == ExpiresHeader || `, `return `, "./idempotency -run TestExpiryOfAGuardBehind"},
+	{"admin-silence-frees-the-key", "once", "idempotency/proxy/admin.go",
+		`	if in.Happened == nil {`, `	if in.Happened == nil {
+		in.Happened = new(bool)
+	}
+	if false {`, "./idempotency/proxy -run TestResolveSaysWhetherItHappened"},
+	{"postgres-taken-key-is-unread", "once", "store/postgres/idempotency.go",
+		`readErr == nil && there.Rev > 0 {
+		return there, nil
+	}`, `readErr != nil || there.Rev > 0 {
+		return there, readErr
+	}`, "./store/postgres -run TestTakenKeyThatCannotBeRead"},
 	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
 		`		if rt.takes(r) {
 			return rt

@@ -11,7 +11,7 @@
 //	    │  ┌─────────────┘  │ doubt, lease ended
 //	    │  ▼                ▼
 //	 released ◀─────── unknown ───────────▶ done
-//	            absent          happened
+//	            absent          happened  (or done_without_body)
 //
 // A done key is free again when it expires. An unknown one never expires: it
 // waits for a probe, for a person, or for its owner, whose late answer is taken

@@ -126,6 +126,9 @@ type Fact struct {
 	// Streamed the status.
 	Answer Answer
 
+	// WithoutBody says with Happened that the status of the answer is known alone.
+	WithoutBody bool
+
 	// By says who knows: "owner", "probe" or "person: name".
 	By string
 }
@@ -168,6 +171,8 @@ func Apply(r Record, f Fact, now time.Time) (Record, error) {
 		return r, fmt.Errorf("%s: %s after %q: %w", r.ID, from, f.Evidence, ErrMove)
 	case f.Evidence == LeaseEnded && r.Atomic:
 		to = Released
+	case f.Evidence == Happened && f.WithoutBody:
+		to = DoneWithoutBody
 	}
 	return move(r, to, f, now), nil
 }

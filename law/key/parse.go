@@ -91,6 +91,9 @@ func Parse(value string) (string, error) {
 	return value, check(value, bare)
 }
 
+// Text returns the key that a text is, as it is: one that is not in a header of keys.
+func Text(text string) (string, error) { return text, check(text, false) }
+
 // check refuses what is not a key. A quoted key was read by a parser that only
 // accepts printable ASCII; it is checked all the same.
 func check(key string, bare bool) error {

@@ -252,11 +252,10 @@ func (k *Keys) Take(ctx context.Context, r key.Record) (there key.Record, err er
 	if !errors.Is(err, keep.ErrStale) {
 		return key.Record{}, err
 	}
-	there, readErr := k.Read(ctx, r.ID)
-	if readErr != nil || there.Rev > 0 {
-		return there, readErr
+	if there, readErr := k.Read(ctx, r.ID); readErr == nil && there.Rev > 0 {
+		return there, nil
 	}
-	return key.Record{}, err // it was swept since
+	return key.Record{}, err // it was swept since; or it cannot be read, and is somebody's all the same
 }
 
 // Write stores r in place of the record with its Rev, or returns keep.ErrStale.

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -320,4 +321,50 @@ func keysOnPostgresSpace(t *testing.T) {
 	if _, now := size(); now > all*5/4 {
 		t.Errorf("table and indexes have %d bytes when filled again, %d the first time", now, all)
 	}
+}
+
+// A key that is refused as somebody's, and cannot be read then, is somebody's all the same: who executes without records while
+// the store is down must not execute it.
+func TestTakenKeyThatCannotBeRead(t *testing.T) {
+	url := pgtest.SchemaURL(t)
+	owner, _ := open(t, url)
+	claim := key.Claim{ID: key.NewID("", "", "k"), Key: "k", Method: "POST", Path: "/", TTL: time.Hour}
+	rec, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 7, Claim: claim, Lease: time.Minute}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there, err := owner.Take(t.Context(), rec); err != nil || there.Rev != 0 {
+		t.Fatal(there, err)
+	}
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.ConnConfig.Tracer = unreadable{}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := postgres.NewKeys(pool).Take(t.Context(), rec); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("take: %v, want %v", err, keep.ErrStale)
+	}
+}
+
+// unreadable ends what reads one record.
+type unreadable struct{}
+
+func (unreadable) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (unreadable) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData)     {}
+func (unreadable) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (unreadable) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
+func (unreadable) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	if strings.HasPrefix(data.Batch.QueuedQueries[0].SQL, "SELECT id, version") {
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		return ended
+	}
+	return ctx
 }

@@ -70,7 +70,7 @@ var areas = []area{
 	{"Requests with an Idempotency-Key", "They come from `keep proxy` and from the middleware ([idempotency.md](idempotency.md)).", []string{"idempotency", "idempotency/proxy"}, map[string]advice{
 		"key-missing":       {do: "Send an `Idempotency-Key`: one new value for each logical request, the same for its retries."},
 		"key-invalid":       {do: "Send one key of 1 to 255 printable ASCII characters, in one header line."},
-		"caller-unknown":    {do: "Send the credential that tells callers apart. With status 401 it was sent and is not valid.", also: []int{http.StatusUnauthorized}},
+		"caller-unknown":    {do: "Send the credential that tells callers apart. With status 401 it was sent and is not valid. With 503 it cannot be checked now, and nothing was done: send the request again with the same key.", also: []int{http.StatusUnauthorized, http.StatusServiceUnavailable}},
 		"caller-changed":    {do: "Use the credential of the first request for its retries, or a new key for a new request."},
 		"body-unreadable":   {do: "Send the request again with the same key. Nothing was done."},
 		"unknown-reference": {do: "Check the reference and the credential. Keys are forgotten after a time."},
