@@ -31,7 +31,8 @@ var keysBreaks = []Break{
 	{"instance-of-what-expired-was-not-done", "settled-stays", "idempotency/instance.go",
 		` || rec.Expired(time.Now()) {`, ` {`, "./idempotency -run TestInstanceOfWhatCannotBeRead"},
 	{"instance-waits-for-a-blocked-store", "bounded", "idempotency/instance.go",
-		`	rec, err = g.store.Read(ctx, id)`, `	rec, err = g.store.Read(r.Context(), id)`, "./idempotency -run TestInstanceOfABlockedStore"},
+		`	rec, err = g.store.Read(ctx, id)`, `	_ = ctx
+	rec, err = g.store.Read(r.Context(), id)`, "./idempotency -run TestInstanceOfABlockedStore"},
 	{"instance-is-unknown-while-the-issuer-is-down", "explained", "idempotency/instance.go",
 		`		return rec, nil, false, err
 	}
@@ -44,14 +45,16 @@ var keysBreaks = []Break{
 		`if r.TLS != nil && len(`, `if false && len(`, "./idempotency -run TestClientCertificate"},
 	{"guard-two-users-are-the-first", "no-ambient-power", "idempotency/caller.go",
 		`n := len(r.Header["Authorization"]); n > 1 {`, `n := 1; n > 1 {`, "./idempotency -run TestTwoUsersOfBasic"},
-	{"guard-issuer-down-is-a-bad-token", "explained", "idempotency/jwt.go",
-		`		if errors.Is(err, ErrCallerUnavailable) {`, `		if false {`, "./idempotency -run TestIssuerDown"},
+	{"guard-issuer-down-is-a-bad-token", "explained", "idempotency/problem.go",
+		`	if errors.Is(err, ErrCallerUnavailable) {`, `	if false {`, "./idempotency -run TestIssuerDown"},
 	{"guard-issuer-is-down-once", "explained", "idempotency/jwt.go",
 		`	if s.err != nil && len(found) == 0 {`, `	if s.err != nil && len(found) == 0 && s.read == now {`, "./idempotency -run TestIssuerDown"},
 	{"guard-lease-waits-for-a-transaction", "one-at-a-time", "idempotency/tx.go",
 		`		begun, beginErr := store.Begin(context.WithoutCancel(ctx))`, `		c.mu.Lock()
 		begun, beginErr := store.Begin(context.WithoutCancel(ctx))
 		c.mu.Unlock()`, "./idempotency -run TestLeaseWhileATransactionBegins"},
+	{"guard-transaction-that-sqlite-ended-commits", "all-or-nothing", "store/sqlite/idempotency_tx.go",
+		`	if err := t.open(ctx); err != nil {`, `	if err := t.open(ctx); errors.Is(err, sql.ErrConnDone) {`, "./idempotency -run TestTxEndedByAnInterruption"},
 	{"guard-transaction-outlives-its-request", "bounded", "idempotency/tx.go",
 		`err = errors.Join(err, begun.Rollback())`, `_ = begun`, "./idempotency -run TestTransactionBegunTooLate"},
 	{"guard-waiters-stay", "bounded", "idempotency/wait.go",

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/keep-run/keep/law/key"
 )
@@ -49,6 +50,9 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
+	if err := t.open(ctx); err != nil {
+		return fmt.Errorf("write %s: %w", r.ID, err)
+	}
 	err := writeKey(func(text string, args ...any) (int64, error) {
 		result, err := t.tx.ExecContext(ctx, text, args...)
 		if err != nil {
@@ -56,13 +60,27 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 		}
 		return result.RowsAffected()
 	}, r)
-	if errors.Is(err, sql.ErrTxDone) {
-		err = key.ErrTxEnded
-	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// open returns nil if the transaction is still open, and key.ErrTxEnded if it ended under its handler: SQLite rolls all of it back when a
+// statement that writes is interrupted, or finds no space, and what is executed after that is there at once. Whether it is open
+// shows in that no other one begins in it.
+func (t *keyTx) open(ctx context.Context) error {
+	_, err := t.tx.ExecContext(ctx, `BEGIN`)
+	switch {
+	case err == nil:
+		_, err = t.tx.ExecContext(ctx, `ROLLBACK`)
+		return errors.Join(key.ErrTxEnded, err)
+	case errors.Is(err, sql.ErrTxDone):
+		return key.ErrTxEnded
+	case strings.Contains(err.Error(), "within a transaction"):
+		return nil
+	}
+	return err
 }
 
 // Commit makes everything durable and gives the connection back. What is committed stays so, whatever else it waits for:
@@ -79,7 +97,7 @@ func (t *keyTx) Commit(context.Context) error {
 // Rollback undoes everything. After Commit it does nothing.
 func (t *keyTx) Rollback() error {
 	err := t.tx.Rollback()
-	if errors.Is(err, sql.ErrTxDone) {
+	if errors.Is(err, sql.ErrTxDone) || err != nil && strings.Contains(err.Error(), "no transaction is active") { // see open
 		err = nil
 	}
 	return errors.Join(err, t.pool.Close())
