@@ -10,6 +10,7 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,7 +47,8 @@ type Client struct {
 	// once. If zero, 1 MiB.
 	MaxBody int64
 
-	// NewKey returns the key of a request. If nil, 26 random characters.
+	// NewKey returns the key of a request. If nil, 26 random characters. One without a key ("")
+	// is sent once.
 	NewKey func(*http.Request) string
 }
 
@@ -65,7 +67,7 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	name := c.keyOf(r)
 	attempts := cmp.Or(c.Attempts, 5)
-	if !whole {
+	if !whole || name == "" && !hasKey(r.Header) {
 		attempts = 1
 	}
 	for n := 1; ; n++ {
@@ -95,6 +97,11 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, context.Cause(r.Context())
 		}
 	}
+}
+
+// hasKey reports whether a request names a key: what has none may be executed each time that it is sent.
+func hasKey(h http.Header) bool {
+	return slices.ContainsFunc(slices.Concat(h[key.Header], h[key.LegacyHeader]), isNotBlank)
 }
 
 // keyOf returns the key that the request is to get; "" if it has one.
@@ -137,7 +144,10 @@ func (c *Client) body(r *http.Request) (again func() io.ReadCloser, whole bool, 
 // again reports whether a request is to be sent once more, and after which wait.
 func (c *Client) again(resp *http.Response, err error, n int) (wait time.Duration, again bool) {
 	longest := cmp.Or(c.MaxWait, 10*time.Second)
-	wait = min(cmp.Or(c.FirstWait, 200*time.Millisecond)<<(n-1), longest)
+	wait = longest
+	if first := cmp.Or(c.FirstWait, 200*time.Millisecond); first <= longest>>(n-1) {
+		wait = first << (n - 1)
+	}
 	wait = wait/2 + mathrand.N(wait/2+1)
 	if err != nil {
 		return wait, true // with the same key it is safe, whatever happened

@@ -159,3 +159,47 @@ func clientStorm(t *testing.T) {
 	}
 	w.ran(1)
 }
+
+// A request without a key may be executed each time that it is sent: it is sent once.
+func TestClientWithoutAKey(t *testing.T) {
+	t.Parallel()
+	none := func(*http.Request) string { return "" }
+	for name, test := range map[string]struct {
+		newKey func(*http.Request) string
+		header http.Header
+		sent   int
+	}{
+		"no key":       {none, http.Header{}, 1},
+		"an empty one": {nil, http.Header{"Idempotency-Key": {""}}, 1},
+		"its own":      {none, http.Header{"X-Idempotency-Key": {"k"}}, 2},
+	} {
+		s := &script{answers: []func() (*http.Response, error){broken, answers(200)}}
+		c := &idempotency.Client{Base: s, FirstWait: time.Nanosecond, NewKey: test.newKey}
+		r := httptest.NewRequest("POST", "http://example.com/orders", strings.NewReader("order"))
+		r.Header = test.header
+		if resp, err := c.RoundTrip(r); (err == nil) != (test.sent == 2) || len(s.keys) != test.sent {
+			t.Errorf("%s: sent %d times, then %v, %v; want %d", name, len(s.keys), resp, err, test.sent)
+		}
+	}
+}
+
+// A client that may try as often as it likes waits MaxWait at most, however often it has tried.
+func TestClientThatTriesOften(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := new(script)
+		for range 99 {
+			s.answers = append(s.answers, broken)
+		}
+		s.answers = append(s.answers, answers(200))
+		c := &idempotency.Client{Base: s, Attempts: 100}
+		if _, err := c.RoundTrip(httptest.NewRequest("POST", "http://example.com/orders", strings.NewReader("order"))); err != nil {
+			t.Error(err)
+		}
+		for i := range s.at[1:] {
+			if wait := s.at[i+1].Sub(s.at[i]); wait > 10*time.Second || i > 6 && wait < 5*time.Second {
+				t.Errorf("before attempt %d it waited %s", i+2, wait)
+			}
+		}
+	})
+}

@@ -53,9 +53,12 @@ func Release(ctx context.Context) { declare(ctx, declaration{evidence: key.Nothi
 
 // Doubt declares, by a handler, that it can't tell whether its effect happened. Its
 // answer is replaced by an outcome-unknown problem of that status, such as 502
-// or 504, and the key waits for a probe or a person. Outside a guarded request it
+// or 504 (502 if it is not that of an error), and the key waits for a probe or a person. Outside a guarded request it
 // does nothing.
 func Doubt(ctx context.Context, status int) {
+	if status < 400 || status > 599 {
+		status = http.StatusBadGateway
+	}
 	declare(ctx, declaration{evidence: key.Unsure, status: status})
 }
 

@@ -100,3 +100,17 @@ func TestTxInAStream(t *testing.T) {
 	})
 	h.ServeHTTP(httptest.NewRecorder(), with("k"))
 }
+
+// A doubt is shown as an error, whatever status its handler had at hand.
+func TestDoubtWithoutAStatus(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{0, 200, 1000} {
+		w := newWorld(t, idempotency.Config{}, func(rw http.ResponseWriter, r *http.Request) {
+			idempotency.Doubt(r.Context(), status)
+			rw.WriteHeader(200)
+		})
+		w.problem(w.do(with("k")), 502, idempotency.KindOutcomeUnknown)
+		w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		w.ran(1)
+	}
+}

@@ -34,6 +34,9 @@ var errUndone = errors.New("idempotency: the handler's transaction was undone")
 // handler must not end it: if it does, nobody knows whether what it wrote is there, and
 // the outcome is unknown. In SQLite it holds the whole database's one place to
 // write, so do the slow things before.
+//
+// What is in it is committed before the first byte of an answer that is passed on as it comes: a stream, one over
+// Rule.ResponseLimit, and one for which there is no memory. So write all that belongs to it before the answer.
 func Tx[T any](ctx context.Context) (T, error) {
 	var none T
 	c, ok := ctx.Value(callKey{}).(*exchange)

@@ -76,6 +76,12 @@ var keysBreaks = []Break{
 	}`, `readErr != nil || there.Rev > 0 {
 		return there, readErr
 	}`, "./store/postgres -run TestTakenKeyThatCannotBeRead"},
+	{"client-repeats-without-a-key", "once", "idempotency/client.go",
+		`if !whole || name == "" && !hasKey(r.Header) {`, `if !whole {`, "./idempotency -run TestClientWithoutAKey"},
+	{"client-waits-grow-without-end", "bounded", "idempotency/client.go",
+		`first <= longest>>(n-1) {`, `longest > 0 {`, "./idempotency -run TestClientThatTriesOften"},
+	{"guard-doubt-is-a-success", "doubt-is-not-failure", "idempotency/execute.go",
+		`	if status < 400 || status > 599 {`, `	if false {`, "./idempotency -run TestDoubtWithoutAStatus"},
 	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
 		`		if rt.takes(r) {
 			return rt
