@@ -116,3 +116,33 @@ func TestWaiterOfABlockedStore(t *testing.T) {
 		close(leave)
 	})
 }
+
+// Without its store a guard executes nothing beside an execution of its own: it knows of that one.
+func TestDuplicateWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	begun, leave := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-First") != "" {
+			close(begun)
+			<-leave
+		}
+	})
+	done := make(chan struct{})
+	go func() { defer close(done); w.do(with("k", header("X-First", "1"))) }()
+	<-begun
+	w.store.failRead.Store(true)
+	w.store.failWrite.Store(true)
+	w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+	w.ran(1)
+	if code := w.do(with("another")).Code; code != 200 {
+		t.Errorf("a request that nobody began: %d", code)
+	}
+	w.store.failRead.Store(false)
+	w.store.failWrite.Store(false)
+	close(leave)
+	<-done
+	if code := w.do(with("k")).Code; code != 200 {
+		t.Errorf("then the answer is %d", code)
+	}
+	w.ran(2)
+}

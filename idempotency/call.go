@@ -312,6 +312,9 @@ func (c *exchange) timed(since time.Time) { c.store += time.Since(since) }
 // a record if the route prefers that and nobody is known to have begun it, else refuses it. A database that was replaced is not
 // down: its records are lost.
 func (c *exchange) storeDown(err error) {
+	if _, here := c.g.executing.Load(c.claim.ID); here {
+		c.begun = true
+	}
 	if !c.rt.FailOpen || c.begun || c.r.Context().Err() != nil || c.g.lost() != nil {
 		c.unavailable(err)
 		return

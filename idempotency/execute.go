@@ -21,6 +21,8 @@ func (c *exchange) execute() {
 	stop := c.keepLease(c.cancel)
 	defer stop()
 	defer c.g.waiting.wake(c.claim.ID)
+	c.g.executing.Store(c.claim.ID, nil)
+	defer c.g.executing.Delete(c.claim.ID)
 	a := newAnswer(c)
 	returned := false
 	defer func() {

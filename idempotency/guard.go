@@ -32,7 +32,7 @@ type Guard struct {
 	warned  warned     // of keys that no rule is about
 	loss    loss
 
-	executing sync.Map // the key.Fence of each key that this process holds
+	executing sync.Map // the key.Fence of each key that this process holds, and the key.ID of each whose handler it runs
 }
 
 // New returns a guard that keeps its records in store. It starts nothing; its
