@@ -31,8 +31,10 @@ var stableSchemes = []string{"apikey", "api-key", "basic", "bearer", "bot", "dpo
 // hold a credential.
 func byCredential(r *http.Request) (string, error) {
 	if lines := r.Header["Authorization"]; slices.ContainsFunc(lines, isCredentials) {
-		if scheme, _, ok := strings.Cut(strings.TrimSpace(lines[0]), " "); ok && !isOneOf(scheme, stableSchemes) {
-			return "", fmt.Errorf("%w: the scheme of its Authorization may sign each request; configure the caller", ErrCallerUnknown)
+		for _, line := range lines {
+			if scheme, _, ok := strings.Cut(strings.TrimSpace(line), " "); ok && !isOneOf(scheme, stableSchemes) {
+				return "", fmt.Errorf("%w: the scheme of its Authorization may sign each request; configure the caller", ErrCallerUnknown)
+			}
 		}
 		return fmt.Sprintf("Authorization %q", lines), nil
 	}

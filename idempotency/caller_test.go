@@ -278,6 +278,19 @@ func TestEmptyCredential(t *testing.T) {
 	}
 }
 
+// A line of Authorization that signs each request is found behind one that does not.
+func TestSignatureBehindAToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{}, nil)
+	for _, first := range []string{"", "Bearer ada"} {
+		both := func(r *http.Request) {
+			r.Header["Authorization"] = []string{first, "AWS4-HMAC-SHA256 Credential=ada, Signature=1"}
+		}
+		w.problem(w.do(with("k", both)), 400, idempotency.KindCallerUnknown)
+	}
+	w.ran(0)
+}
+
 // A client that shows a certificate is somebody, and nothing says who.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
