@@ -31,10 +31,11 @@ type JWKS struct {
 	Client *http.Client
 
 	// mu protects the fields below.
-	mu   sync.Mutex
-	keys []publicKey
-	read time.Time // when it was fetched last, with success or not
-	err  error     // of that; nil: it was read
+	mu       sync.Mutex
+	keys     []publicKey
+	read     time.Time     // when the last fetch began
+	err      error         // of the last fetch; nil: the set was read
+	fetching chan struct{} // closed when the fetch under way is over; nil: none is
 }
 
 const (
@@ -148,23 +149,56 @@ func decodePart(part string, into any) error {
 	return nil
 }
 
-// find returns the keys of an id, or all of them if a token names none.
+// find returns the keys of an id, or all of them if a token names none. Only who lacks one waits for the issuer: it may be
+// slow, and key ids may be made up.
 func (s *JWKS) find(ctx context.Context, id string, now time.Time) ([]publicKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.named(id)
-	if age := now.Sub(s.read); (len(found) == 0 || age > jwksLasts) && age > jwksPause {
-		var keys []publicKey
-		s.read = now
-		if keys, s.err = s.fetch(ctx); s.err == nil {
-			s.keys = keys
-			found = s.named(id)
+	for {
+		found, age := s.named(id), now.Sub(s.read)
+		switch wanted := len(found) == 0 || age > jwksLasts; {
+		case !wanted, s.fetching != nil && len(found) > 0, s.fetching == nil && age <= jwksPause:
+			if s.err != nil && len(found) == 0 { // the one that it names may be new
+				return nil, fmt.Errorf("%w: the issuer's keys can't be read: %w", ErrCallerUnavailable, s.err)
+			}
+			return found, nil
+		case s.fetching == nil:
+			s.refresh(ctx, now)
+		default:
+			if err := s.fetched(ctx); err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrCallerUnavailable, err)
+			}
 		}
 	}
-	if s.err != nil && len(found) == 0 { // the one that it names may be new
-		return nil, fmt.Errorf("%w: the issuer's keys can't be read: %w", ErrCallerUnavailable, s.err)
+}
+
+// refresh fetches the set. The caller holds mu, which others have meanwhile.
+func (s *JWKS) refresh(ctx context.Context, now time.Time) {
+	s.read, s.fetching = now, make(chan struct{})
+	s.mu.Unlock()
+	keys, err := []publicKey(nil), errors.New("the fetch of the issuer's keys panicked")
+	defer func() {
+		s.mu.Lock()
+		if s.err = err; err == nil {
+			s.keys = keys
+		}
+		close(s.fetching)
+		s.fetching = nil
+	}()
+	keys, err = s.fetch(ctx)
+}
+
+// fetched waits for the fetch under way. The caller holds mu, which others have meanwhile.
+func (s *JWKS) fetched(ctx context.Context) error {
+	over := s.fetching
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return found, nil
 }
 
 func (s *JWKS) named(id string) (found []publicKey) {
