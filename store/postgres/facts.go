@@ -317,9 +317,10 @@ func (s *snapshot) scanKV(row pgx.CollectableRow) error {
 	return err
 }
 
-// sweepFacts reads whether chains are over, each at its time.
+// sweepFacts reads whether chains are over, each at its time. By r.chain = r.id the planner would guess that few runs are the first of
+// their chains, and might go through all of them rather than look for each; an empty text is appended so that it knows nothing of that.
 var sweepFacts = `SELECT r.id, r.workflow, ` + isOver("v.before::bigint") + `
-	  FROM unnest($1::text[], $2::text[]) AS v (chain, before) JOIN run r ON r.id = v.chain AND r.chain = r.id`
+	  FROM unnest($1::text[], $2::text[]) AS v (chain, before) JOIN run r ON r.id = v.chain AND r.chain = v.chain || ''`
 
 func (s *snapshot) scanChain(row pgx.CollectableRow) error {
 	var id keep.RunID
