@@ -81,7 +81,7 @@ func TestLeaseWhileATransactionBegins(t *testing.T) {
 	}
 }
 
-// A transaction that begins when its request is over is given back, and is nobody's.
+// A transaction that begins when its request is over is rolled back, and its handler gets an error.
 func TestTransactionBegunTooLate(t *testing.T) {
 	t.Parallel()
 	var s *crowded

@@ -17,15 +17,9 @@ func (o *Operator) closeBreaker(ctx context.Context, q keep.Escalation, d keep.D
 	d.At = o.now()
 	t := breaker.ToolOf(q.ID)
 	for q.ClosedAt.IsZero() {
-		row, err := o.store.Gate(ctx, keep.ToolGate(t))
+		s, row, err := o.breaker(ctx, t)
 		if err != nil {
 			return err
-		}
-		var s breaker.State
-		if len(row.State) > 0 {
-			if err := json.Unmarshal(row.State, &s); err != nil {
-				return fmt.Errorf("breaker of %s: %w", t, err)
-			}
 		}
 		if s.Open == nil || breaker.QuestionID(t, s) != q.ID {
 			break // calls are made, or a later question is asked
@@ -62,7 +56,7 @@ func (o *Operator) SettleBreakers(ctx context.Context) error {
 			}
 			is, known := seen[r.Error.Tool]
 			if !known {
-				s, err := o.breaker(ctx, r.Error.Tool)
+				s, _, err := o.breaker(ctx, r.Error.Tool)
 				if is = s.Open != nil; is && err == nil {
 					err = o.askAboutBreaker(ctx, r, s)
 				}
@@ -98,11 +92,13 @@ func (o *Operator) askAboutBreaker(ctx context.Context, r keep.Run, s breaker.St
 	return err
 }
 
-// breaker reads whether calls of a tool are stopped.
-func (o *Operator) breaker(ctx context.Context, t keep.ToolName) (s breaker.State, err error) {
-	row, err := o.store.Gate(ctx, keep.ToolGate(t))
-	if err == nil && len(row.State) > 0 {
+// breaker reads whether calls of a tool are stopped, and the row that says so.
+func (o *Operator) breaker(ctx context.Context, t keep.ToolName) (s breaker.State, row keep.Gate, err error) {
+	if row, err = o.store.Gate(ctx, keep.ToolGate(t)); err == nil && len(row.State) > 0 {
 		err = json.Unmarshal(row.State, &s)
 	}
-	return s, err
+	if err != nil {
+		err = fmt.Errorf("breaker of %s: %w", t, err)
+	}
+	return s, row, err
 }

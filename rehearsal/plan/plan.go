@@ -271,7 +271,7 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	p.Unknown = append(p.Unknown, live.unknown()...)
 	if len(r.HeldUp) > 0 {
 		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: the run of %s stopped, and holds up the workflow (keep docs order); what %s would do after it is not planned.",
-			w.Name, r.HeldBy.Handler, sentence(r.HeldUp)))
+			w.Name, r.HeldBy.Handler, joined(r.HeldUp)))
 	}
 	if rc.Handlers == nil {
 		for _, s := range r.NotDue {
@@ -282,8 +282,8 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	return p.blocked(ctx, cfg.Base, w.Name)
 }
 
-// sentence joins names.
-func sentence(names []keep.HandlerName) string {
+// joined returns names as a part of a sentence.
+func joined(names []keep.HandlerName) string {
 	var b strings.Builder
 	for i, name := range names {
 		if i > 0 {

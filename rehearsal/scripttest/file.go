@@ -209,7 +209,11 @@ func Parse(text []byte) (*File, error) {
 		return nil, fmt.Errorf("%d:%d: unknown key %s", line, column, strings.Join(e.Key(), "."))
 	case errors.As(err, &wrong):
 		line, column := wrong.Position()
-		return nil, fmt.Errorf("%d:%d: %s", line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+		why := strings.TrimPrefix(wrong.Error(), "toml: ")
+		if text, isTime := strings.CutPrefix(why, "parsing time "); isTime {
+			why = strings.SplitN(text, " as ", 2)[0] + " is not a time: write one such as 2026-11-22T09:00:00Z"
+		}
+		return nil, fmt.Errorf("%d:%d: %s", line, column, why)
 	case err != nil:
 		return nil, fmt.Errorf(" %w", err)
 	}

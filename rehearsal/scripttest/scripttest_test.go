@@ -219,6 +219,7 @@ func TestParse(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"[[test]]\nname = 'a'\nhandlr = 'b'", "3:1: unknown key test.handlr"},
 		{"[[test]\n", "1:7: "},
+		{"[[test]]\nname='a'\nnow='yesterday'", `3:5: "yesterday" is not a time: write one such as 2026-11-22T09:00:00Z`},
 		{"[[test]]", "test 1 (): name required"},
 		{"[[test]]\nname='a'\nevents=[{topic='x'}]", "topic and messageId required"},
 		{"[[test]]\nname='a'\n[[test.answer]]\ntool='a.b'\nsays='maybe'", `says "maybe"`},
