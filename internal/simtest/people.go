@@ -52,6 +52,11 @@ func (p *process) act(o *operator.Operator) {
 		w.note(fmt.Sprintf("person: %s: %v", what, err))
 		return
 	}
+	if w.intervening && w.chance(0.2) {
+		what, err = w.intervene(o, f)
+		w.note(fmt.Sprintf("person: %s: %v", what, err))
+		return
+	}
 	switch n := w.below(22); {
 	case w.granted && w.chance(0.1):
 		what, err = w.consent(o, f)
@@ -112,7 +117,7 @@ func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 	if len(ev.CausedBy) > 0 && w.chance(0.3) {
 		in := ev.CausedBy[w.below(len(ev.CausedBy))]
 		_, err = o.SkipInput(person, f.name, in)
-		return "skip input " + string(in), err
+		return fmt.Sprintf("skip an input of %s %s", ev.Topic, ev.MessageID), err
 	}
 	res, err := o.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
 	for kind, n := range map[string]int{"skipped": res.Skipped, "aborted": len(res.Aborted), "too late": res.TooLate, "finished": res.Finished} {
@@ -147,7 +152,7 @@ func (w *world) unskip(o *operator.Operator, f *flow, events []keep.Event) (stri
 		}
 		if len(ev.CausedBy) > 0 && w.chance(0.5) {
 			_, err := o.UnskipInput(person, f.name, ev.CausedBy[0])
-			return "unskip input " + string(ev.CausedBy[0]), w.undone("input", err)
+			return fmt.Sprintf("unskip the input of %s %s", ev.Topic, ev.MessageID), w.undone("input", err)
 		}
 		_, err := o.UnskipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
 		return fmt.Sprintf("unskip event %s %s", ev.Topic, ev.MessageID), w.undone("event", err)
@@ -169,7 +174,7 @@ func (w *world) redo(o *operator.Operator, f *flow, events []keep.Event) (string
 		r := operator.RedoRequest{Workflow: f.name, Topic: ev.Topic, IDs: []keep.MessageID{ev.MessageID}}
 		what := fmt.Sprintf("redo event %s %s", ev.Topic, ev.MessageID)
 		if len(ev.CausedBy) > 0 && w.chance(0.2) {
-			r.Input, what = ev.CausedBy[0], "redo input "+string(ev.CausedBy[0])
+			r.Input, what = ev.CausedBy[0], fmt.Sprintf("redo the input of %s %s", ev.Topic, ev.MessageID)
 		}
 		p, err := o.PlanRedo(person, r)
 		if err != nil {

@@ -106,6 +106,7 @@ func (w *world) plan() {
 	w.edited = w.edits()
 	w.granted = w.consents()
 	w.skipping = w.skips()
+	w.intervening = w.intervenes()
 	w.breaker()
 }
 

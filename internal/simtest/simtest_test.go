@@ -233,6 +233,8 @@ func everything() (names []string) {
 		"approval: ended", "approval: overtaken", "proposal: approved", "proposal: rejected", "proposal: replaced", "doubt: detached", "key: outlived", "skip: skipped", "skip: aborted", "skip: too late", "skip: finished",
 		"unskip: event", "unskip: event kept", "unskip: input", "unskip: item", "unskip: item kept",
 		"item: skipped", "item: not skipped", "item: reprocessed", "item: not reprocessed", "item: left at the last moment", "unique: made again",
+		"run: cancel", "run: no cancel", "run: retry", "run: no retry", "run: changed at the last moment", "checkpoint: reset",
+		"publish: created", "publish: there before", "skip: inputs together",
 		"redo: done", "redo: refused", "redo: attempt 2", "redo: attempt 3", rare,
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",

@@ -75,6 +75,7 @@ func (s *store) Commit(ctx context.Context, c keep.Commit) error {
 	s.p.point("before " + who)
 	w.consentBeside(ctx, c)
 	w.skipBeside(ctx, c)
+	w.doRunBeside(ctx, c)
 	s.p.endIfDead() // whoever did something beside it waited for turns of its own
 	w.watchStopped(s.p, c)
 	if s.p.cut {

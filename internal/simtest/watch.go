@@ -193,6 +193,7 @@ func (w *world) watchCommit(c keep.Commit, began time.Time, err error) {
 		return
 	}
 	w.watchGrants(c)
+	w.watchCancelled(c)
 	for _, change := range c.Changes {
 		w.saw(fmt.Sprintf("change: %T", change))
 		switch v := change.(type) {

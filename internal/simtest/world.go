@@ -48,7 +48,8 @@ type world struct {
 	fileGone bool            // the file of the database is not where it was
 	nowhere  map[string]bool // attempts that were recorded while it was away
 
-	skipping bool // people skip items, and have them done again
+	skipping    bool // people skip items, and have them done again
+	intervening bool // people cancel runs, let them continue now, publish, and reset checkpoints
 
 	granted  bool                           // people give and take grants
 	permits  map[keep.WorkflowName][]permit // of each grant, in their order
