@@ -73,7 +73,7 @@ func TestSeedWithAJobRenamedBack(t *testing.T) {
 // TestSeedWithARivalInDoubt is a world in which calls are to be made whose identity a call in
 // doubt has.
 func TestSeedWithARivalInDoubt(t *testing.T) {
-	breaksNoLaw(t, 183)
+	breaksNoLaw(t, 310)
 }
 
 // TestSeedWithARaiseMeanwhile is a world in which a limit is raised while a call finds no room under the one before: nobody
