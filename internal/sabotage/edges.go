@@ -228,7 +228,7 @@ var edgesBreaks = []Break{
 	{"redo-of-what-follows-too", "once", "operator/redo.go",
 		`if kinds[by] != keep.Consumer {`, `if true {`, "./operator -run TestRedoInput"},
 	{"effect-of-an-attempt-before-is-believed", "once", "engine/reconcile.go",
-		`if ans.Verdict != connector.Happened || t.spec.Marked || ans.ByKey {`, `if true {`, "./internal/simtest -run TestSeeds"},
+		`if ans.Verdict != connector.Happened || t.spec.Marked || ans.ByKey {`, `if true {`, "./engine -run TestEffectOfAnAttemptBefore"},
 	{"reserved-at-another-attempt", "pinned", "law/commit/events.go",
 		`if e.attempt() != c.Attempt(i) {`, `if false {`, "./store/sqlite -run TestStore/an_event_is_done_again"},
 	{"attempts-that-share-a-call-are-not-found", "once", "store/sqlite/check.go",

@@ -137,34 +137,9 @@ var (
 	crashes = flag.Int("crashes", 0, "how many crashes must have happened in them")
 )
 
-// rare happens in one of some thousand seeds, so that few have it by luck; see TestRareSeed.
-const rare = "redo: another attempt's effect is found"
-
 // overruled needs a person who is wrong where lookups failed before and work since, which no fixed set of
 // seeds has for sure; see TestLookBeforeSendingAgain of package engine.
 const overruled = "move: failed on happened"
-
-// A seed in which a search finds the effect of another attempt. Which one it is moves with each change of the engine: the
-// search begins at the one that was known last.
-func TestRareSeed(t *testing.T) {
-	if raced {
-		t.Skip("a long search, for a run without the race detector")
-	}
-	const known, most = 2204, 6000
-	for seed := uint64(known); seed < known+most; seed++ {
-		w := newWorld(seed, io.Discard)
-		w.open = inMemory()
-		r := w.run(t)
-		if len(r.Problems) > 0 {
-			t.Fatalf("seed %d: broken were %v", seed, r.Problems)
-		}
-		if r.Seen[rare] > 0 {
-			t.Logf("%s is seen in seed %d, and was in %d", rare, seed, known)
-			return
-		}
-	}
-	t.Errorf("%s was not seen in %d seeds from %d on", rare, most, known)
-}
 
 // A fixed set of seeds breaks no law, and contains everything that can happen.
 func TestSeeds(t *testing.T) {
@@ -180,7 +155,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	for _, what := range everything() {
-		if report.Sum.Seen[what] == 0 && what != rare && what != overruled {
+		if report.Sum.Seen[what] == 0 && what != overruled {
 			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
 		}
 	}
@@ -235,7 +210,7 @@ func everything() (names []string) {
 		"item: skipped", "item: not skipped", "item: reprocessed", "item: not reprocessed", "item: left at the last moment", "unique: made again",
 		"run: cancel", "run: no cancel", "run: retry", "run: no retry", "run: changed at the last moment", "checkpoint: reset",
 		"publish: created", "publish: there before", "skip: inputs together",
-		"redo: done", "redo: refused", "redo: attempt 2", "redo: attempt 3", rare,
+		"redo: done", "redo: refused", "redo: attempt 2", "redo: attempt 3",
 		"fault: commit is lost", "fault: commit is unknown", "fault: commit is slow", "fault: read fails",
 		"fault: lookup hangs", "fault: lookup answers nonsense", "fault: lookup fails", "fault: connector panics over a lookup",
 		"fault: the answer to a call sent again is lost", "fault: the search lies", "fault: a read fails", "fault: script is slow", "fault: the host is stopped in a call",
