@@ -271,6 +271,8 @@ var edgesBreaks = []Break{
 		`go watchMemory()`, `_ = watchMemory`, "./script/sandbox -run TestGreedyMemory"},
 	{"hidden-files-are-imported", "no-ambient-power", "script/sandbox/bundle.go",
 		`if strings.HasPrefix(name, ".") && name != "."`, `if false && name != "."`, "./script/sandbox -run TestBuildReadsNothingHidden"},
+	{"a-script-names-its-own-source-map", "no-ambient-power", "script/sandbox/bundle.go",
+		`s += noMap`, `s += ""`, "./script/sandbox -run TestSourceMapOfTheScript"},
 
 	// workflow: what check catches before anything runs.
 	{"publish-without-an-id-passes-check", "once", "script/workflow/checks.go",
