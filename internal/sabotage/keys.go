@@ -372,6 +372,8 @@ var keysBreaks = []Break{
 	noted := g.delivered[id]
 	g.mu.Unlock()
 `, "./gateway -run TestDeliveredAsItIsStored"},
+	{"given-up-call-is-made-by-the-next-gateway", "once", "gateway/front.go",
+		`	p.giveUpOf(f.frame)`, `	_ = p.giveUpOf`, "./gateway -run TestFrontGivenUp"},
 	{"cancelling-shows-that-an-answer-was-read", "once", "gateway/session.go",
 		`return slices.Contains(cancelled, t.request)`, `return false && t.request == ""`, "./gateway -run TestCancelledAsTheAnswerComes"},
 	{"cancelling-an-answer-that-is-not-written-shows-that-it-was-read", "once", "gateway/session.go",
