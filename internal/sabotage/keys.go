@@ -378,6 +378,8 @@ var keysBreaks = []Break{
 `, "./gateway -run TestDeliveredAsItIsStored"},
 	{"given-up-call-is-made-by-the-next-gateway", "once", "gateway/front.go",
 		`	p.giveUpOf(f.frame)`, `	_ = p.giveUpOf`, "./gateway -run TestFrontGivenUp"},
+	{"agent-is-asked-about-the-call-of-another", "permitted", "gateway/listen.go",
+		`if f.server == server && f.x.s != all[0] {`, `if false && f.x.s != all[0] {`, "./gateway -run TestAskedAboutTheCallOfAnother"},
 	{"cancelling-shows-that-an-answer-was-read", "once", "gateway/session.go",
 		`return slices.Contains(cancelled, t.request)`, `return false && t.request == ""`, "./gateway -run TestCancelledAsTheAnswerComes"},
 	{"cancelling-an-answer-that-is-not-written-shows-that-it-was-read", "once", "gateway/session.go",
