@@ -382,6 +382,8 @@ var keysBreaks = []Break{
 		`if f.server == server && f.x.s != all[0] {`, `if false && f.x.s != all[0] {`, "./gateway -run TestAskedAboutTheCallOfAnother"},
 	{"intents-that-are-cut-are-one", "nothing-lost", "gateway/exchange.go",
 		`(canonical.WellFormed(v) != nil || json`, `(canonical.WellFormed(nil) != nil || json`, "./gateway -run TestIntentsThatAreCut"},
+	{"call-that-needs-more-counts-as-made", "doubt-is-not-failure", "connector/mcp/failure.go",
+		`if NeedsInput(ans.Result) {`, `if false && NeedsInput(ans.Result) {`, "./gateway -run TestDoubtThatNeedsMore"},
 	{"cancelling-shows-that-an-answer-was-read", "once", "gateway/session.go",
 		`return slices.Contains(cancelled, t.request)`, `return false && t.request == ""`, "./gateway -run TestCancelledAsTheAnswerComes"},
 	{"cancelling-an-answer-that-is-not-written-shows-that-it-was-read", "once", "gateway/session.go",
