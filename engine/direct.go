@@ -153,6 +153,9 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 		return DirectOutcome{}, err
 	}
 	defer a.calls.Wait()
+	if a.workflow.Paused {
+		return DirectOutcome{Failure: callsPaused()}, nil
+	}
 	t := c.e.tools.get(d.Tool)
 	if t == nil || t.spec.Effect != connector.Mutate {
 		return DirectOutcome{Failure: keep.Failf(keep.ClassPrecondition, "unknown-tool", "there is no tool %s", d.Tool)}, nil
@@ -180,6 +183,11 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 		return DirectOutcome{}, err
 	}
 	return c.conclude(ctx, x, call, lc)
+}
+
+// callsPaused says why no call is made: a person paused DirectWorkflow, or a restore or a failover did, after which calls of before are not known.
+func callsPaused() *keep.Failure {
+	return keep.Failf(keep.ClassPrecondition, "paused", "a person paused the calls of agents (the workflow %s), and resumes them", DirectWorkflow)
 }
 
 // pin is that of a tool with the agent that calls it.
@@ -237,7 +245,8 @@ func (c *Caller) conclude(ctx context.Context, x *execution, call *takenCall, lc
 }
 
 // refused records why a call was not made. One that a person decides about waits; every other
-// one is over, and leaves a record only if there was one before.
+// one is over, and leaves a record only if there was one before. What a person agreed to and that has none stays open: it may be made
+// later, and nobody rejected it.
 func (c *Caller) refused(ctx context.Context, x *execution, err error) (DirectOutcome, error) {
 	if e, ok := errors.AsType[*storeError](err); ok {
 		return DirectOutcome{}, e.err
@@ -250,11 +259,14 @@ func (c *Caller) refused(ctx context.Context, x *execution, err error) (DirectOu
 		}
 		return DirectOutcome{x.run, x.mut, x.run.Error}, nil
 	}
+	if errors.Is(err, errPaused) {
+		err = callsPaused()
+	}
 	if errors.Is(err, errStopping) {
 		return DirectOutcome{}, err
 	}
 	f := asFailure(err)
-	if x.run.Rev == 0 && x.closes == nil {
+	if x.run.Rev == 0 && (x.closes == nil || x.mut.Key == "") {
 		return DirectOutcome{Run: x.run, Failure: f}, nil
 	}
 	return c.settle(ctx, x, f)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/law/canonical"
 )
 
 // An exchange is a request of a client while it is answered: what belongs to it, and reaches the
@@ -176,7 +177,8 @@ func passed(raw json.RawMessage, token string) (intent string, meta json.RawMess
 	if len(raw) == 0 || json.Unmarshal(raw, &all) != nil {
 		return "", nil
 	}
-	if v := all[metaIntent]; v != nil && json.Unmarshal(v, &intent) != nil {
+	// Of a text that Unicode cannot hold another one would become, of many the same.
+	if v := all[metaIntent]; v != nil && (canonical.WellFormed(v) != nil || json.Unmarshal(v, &intent) != nil) {
 		intent = string(v)
 	}
 	for k := range all {

@@ -12,6 +12,7 @@ import (
 // A flight is a call under way. Who makes the same call waits for its answer. If its server needs
 // more before it can complete, the call stays under way until a request brings that.
 type flight struct {
+	server  string
 	payload string
 	done    chan struct{}
 	answer  answer
@@ -45,7 +46,7 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 			g.mu.Unlock()
 			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled"}}
 		case f == nil:
-			f = &flight{payload: string(r.params), done: make(chan struct{}), x: x, turn: make(chan struct{})}
+			f = &flight{server: r.tool.Connection(), payload: string(r.params), done: make(chan struct{}), x: x, turn: make(chan struct{})}
 			g.flights[r.id] = f
 			g.loops.Go(func() { g.fly(f, x, r) })
 		case f.payload == string(r.params):

@@ -93,9 +93,10 @@ type agentFrame struct {
 
 // A pendingFrame has requests without an answer.
 type pendingFrame struct {
-	frame []byte
-	ids   []string
-	made  int
+	frame   []byte
+	ids     []string
+	givenUp []string // of these, what the agent cancelled: the next gateway is not asked for it
+	made    int
 }
 
 // read takes frames of the agent.
@@ -218,7 +219,25 @@ func (p *pump) forward(link Link, f agentFrame) {
 		p.pending = append(p.pending, &pendingFrame{frame: f.frame, ids: ids, made: 1})
 		p.mu.Unlock()
 	}
+	p.giveUpOf(f.frame)
 	_, _ = link.Write(lineOf(f.read, f.frame))
+}
+
+// giveUpOf notes which requests a frame cancels.
+func (p *pump) giveUpOf(frame []byte) {
+	for _, m := range messagesOf(frame) {
+		id := cancelledBy(m)
+		if id == "" {
+			continue
+		}
+		p.mu.Lock()
+		for _, f := range p.pending {
+			if slices.Contains(f.ids, id) {
+				f.givenUp = append(f.givenUp, id)
+			}
+		}
+		p.mu.Unlock()
+	}
 }
 
 // lineOf is a frame as it goes to a gateway.
@@ -331,6 +350,9 @@ func (p *pump) again(ctx context.Context, link Link, broken <-chan struct{}) boo
 		}
 	}
 	for _, f := range p.take() {
+		if !p.keeps(f) {
+			continue
+		}
 		if f.made >= maxMade {
 			p.refuseAll(f, fmt.Sprintf("the gateway ended %d times while it worked on this. What became of a call is on record: see keep mutations", f.made))
 			continue
@@ -341,6 +363,30 @@ func (p *pump) again(ctx context.Context, link Link, broken <-chan struct{}) boo
 		p.mu.Unlock()
 		_, _ = link.Write(lineOf(0, f.frame))
 	}
+	return true
+}
+
+// keeps takes out of a frame what the agent gave up, and answers it: a call that was sent is on record, and one that was not is not to be
+// made any more. It reports whether anything is left.
+func (p *pump) keeps(f *pendingFrame) bool {
+	isGivenUp := func(id string) bool { return slices.Contains(f.givenUp, id) }
+	gone := slices.DeleteFunc(slices.Clone(f.ids), func(id string) bool { return !isGivenUp(id) })
+	if len(gone) == 0 {
+		return true
+	}
+	p.refuseAll(&pendingFrame{ids: gone}, "cancelled")
+	if f.ids = slices.DeleteFunc(f.ids, isGivenUp); len(f.ids) == 0 {
+		return false
+	}
+	var members []json.RawMessage // it was more than one request
+	_ = json.Unmarshal(f.frame, &members)
+	var left [][]byte
+	for _, raw := range members {
+		if m, _ := memberOf(raw); m.Method == "" || !isGivenUp(string(m.ID)) {
+			left = append(left, raw)
+		}
+	}
+	f.frame = slices.Concat([]byte("["), bytes.Join(left, []byte(",")), []byte("]"))
 	return true
 }
 

@@ -297,20 +297,38 @@ func (g *Gateway) notified(server string, m mcp.Message) {
 	}
 	_, isList := listChanges[m.Method]
 	toAll := isList || m.Method == "notifications/resources/updated"
-	to := g.sessionsOf(server)
-	for _, s := range to {
-		if toAll || s.alone && len(to) == 1 { // what is about a request of another agent is for nobody else
+	if toAll {
+		for _, s := range g.sessionsOf(server) {
 			s.announce(server, m)
 		}
+	} else if s := g.only(server); s != nil {
+		s.announce(server, m)
 	}
+}
+
+// only returns the one client of a server; nil: it has several, or one that is gone has a call out there still. What is about a request
+// of another agent is for nobody else.
+func (g *Gateway) only(server string) *session {
+	all := g.sessionsOf(server)
+	if len(all) != 1 || !all[0].alone {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, f := range g.flights {
+		if f.server == server && f.x.s != all[0] {
+			return nil
+		}
+	}
+	return all[0]
 }
 
 // asked passes a request of a server that is a process on, if there is only one client.
 func (g *Gateway) asked(ctx context.Context, server string, m mcp.Message) mcp.Message {
-	all := g.sessionsOf(server)
-	if len(all) != 1 || !all[0].alone {
+	s := g.only(server)
+	if s == nil {
 		return mcp.Refused(m)
 	}
-	x := &exchange{s: all[0], send: all[0].write}
+	x := &exchange{s: s, send: s.write}
 	return x.ask(ctx, m)
 }

@@ -42,6 +42,8 @@ func TestMain(m *testing.M) {
 		serveNotes(os.Getenv("NOTES_DIR"))
 	case "echo":
 		serveEcho()
+	case "asker":
+		serveAsker()
 	default:
 		os.Exit(m.Run())
 	}

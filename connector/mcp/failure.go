@@ -16,6 +16,8 @@ const (
 	// CodeToolError is that of a result with isError.
 	CodeToolError = "tool-error"
 
+	codeNeedsInput = "needs-input" // the server needs more before it completes the call, and nobody gave it
+
 	codeUnsent   = "not-sent"
 	codeNoAnswer = "no-answer"
 )
@@ -95,6 +97,9 @@ func Classify(tool string, ans Message, err error) *keep.Failure {
 	}
 	if len(ans.Result) == 0 || ans.Result[0] != '{' || json.Unmarshal(ans.Result, &r) != nil {
 		return keep.Failf(keep.ClassUnknown, codeNoAnswer, "the answer is no result of a tool")
+	}
+	if NeedsInput(ans.Result) {
+		return keep.Failf(keep.ClassUnknown, codeNeedsInput, "the server needs more before it completes the call, and there was nobody to ask for it")
 	}
 	if r.IsError {
 		class, text := keep.ClassUnknown, TextOf(ans.Result)

@@ -36,7 +36,7 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 	ans, err := r.server.read(ctx, call)
 	if f := r.server.failure(r.tool, ans, err); f != nil {
 		switch {
-		case f.Code == CodeToolError:
+		case f.Code == CodeToolError, f.Code == codeNeedsInput:
 			f.Class = keep.ClassPrecondition
 		case ans.Error != nil && slices.Contains(refusals, ans.Error.Code), f.Code == "http-400", f.Code == "http-422":
 			f.Class = keep.ClassLogic

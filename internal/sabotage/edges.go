@@ -271,8 +271,12 @@ var edgesBreaks = []Break{
 		`go watchMemory()`, `_ = watchMemory`, "./script/sandbox -run TestGreedyMemory"},
 	{"hidden-files-are-imported", "no-ambient-power", "script/sandbox/bundle.go",
 		`if strings.HasPrefix(name, ".") && name != "."`, `if false && name != "."`, "./script/sandbox -run TestBuildReadsNothingHidden"},
+	{"a-script-names-its-own-source-map", "no-ambient-power", "script/sandbox/bundle.go",
+		`s += noMap`, `s += ""`, "./script/sandbox -run TestSourceMapOfTheScript"},
 
 	// workflow: what check catches before anything runs.
+	{"script-takes-the-name-of-the-calls-of-agents", "nothing-lost", "script/workflow/parse.go",
+		`if name == agents {`, `if false && name == agents {`, "./gateway -run TestNameOfTheCallsOfAgents"},
 	{"publish-without-an-id-passes-check", "once", "script/workflow/checks.go",
 		`if where != policy.InProducer || said`, `if true || said`, "./script/workflow -run TestEffectsStories"},
 	{"mutate-call-in-prepare-passes-check", "once", "script/workflow/checks.go",

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/evanw/esbuild/pkg/api"
 
@@ -123,7 +124,7 @@ func bundle(entry string, src files) (*Bundle, error) {
 		Plugins:     []api.Plugin{{Name: "keep", Setup: b.setup}},
 	})
 	if len(result.Errors) > 0 {
-		return nil, buildError(entry, result.Errors)
+		return nil, b.buildError(result.Errors)
 	}
 	out := &Bundle{Entry: entry, Files: b.files}
 	for _, f := range result.OutputFiles {
@@ -137,7 +138,7 @@ func bundle(entry string, src files) (*Bundle, error) {
 		return nil, &BuildError{[]Problem{{File: entry, Text: fmt.Sprintf("the script is %d bytes with its imports, more than %s", len(out.Code), size(maxCode))}}}
 	}
 	var err error
-	if out.Map, err = cleanMap(out.Map); err != nil {
+	if out.Map, err = b.cleanMap(out.Map); err != nil {
 		return nil, fmt.Errorf("sandbox: source map of %s: %w", entry, err)
 	}
 	return out, nil
@@ -146,9 +147,14 @@ func bundle(entry string, src files) (*Bundle, error) {
 // namespace marks the plugin's files, so that esbuild leaves them to it.
 const namespace = "keep"
 
-// cleanMap takes the namespace off the names of the sources. A map of nothing,
+// noMap ends each script, as esbuild gets it. A comment says where the source map of a script is: esbuild would read it from any file, with
+// the files that it names, and say of its files and places what it says. Of several comments the last counts, and this one says that there is
+// none. So what people are shown of a script is what was bundled.
+const noMap = "\n//# sourceMappingURL=none:"
+
+// cleanMap takes the namespace off the names of the sources, and what was added to their texts. A map of nothing,
 // as of an empty script, is nil.
-func cleanMap(text []byte) ([]byte, error) {
+func (b *bundler) cleanMap(text []byte) ([]byte, error) {
 	var m struct {
 		Version        int      `json:"version"`
 		Sources        []string `json:"sources"`
@@ -163,23 +169,50 @@ func cleanMap(text []byte) ([]byte, error) {
 		return nil, nil
 	}
 	for i, s := range m.Sources {
-		m.Sources[i] = strings.TrimPrefix(s, namespace+":")
+		name := strings.TrimPrefix(s, namespace+":")
+		if _, bundled := b.files[name]; !bundled || i >= len(m.SourcesContent) {
+			return nil, fmt.Errorf("it is of %s, which was not bundled", name)
+		}
+		m.Sources[i] = name
+		if path.Ext(name) != ".json" {
+			m.SourcesContent[i] = strings.TrimSuffix(m.SourcesContent[i], noMap)
+		}
 	}
 	return json.Marshal(m)
 }
 
-// buildError keeps esbuild's messages with their places.
-func buildError(entry string, messages []api.Message) *BuildError {
+// buildError keeps esbuild's messages with their places. Those at the end of a script are in its last line.
+func (b *bundler) buildError(messages []api.Message) *BuildError {
 	e := &BuildError{}
 	for _, m := range messages {
-		p := Problem{File: entry, Text: m.Text}
+		p := Problem{File: b.entry, Text: m.Text}
 		if l := m.Location; l != nil {
 			p.File = strings.TrimPrefix(l.File, namespace+":")
 			p.Line, p.Column, p.Source = l.Line, l.Column+1, l.LineText
+			if lines, last := lastLine(string(b.files[p.File])); lines > 0 && (p.Line > lines || p.Line == lines && l.Column > len(last)) {
+				p.Line, p.Column, p.Source = lines, len(last)+1, last
+			}
 		}
 		e.Problems = append(e.Problems, p)
 	}
 	return e
+}
+
+// lastLine returns how many lines a text has as esbuild counts them, and the last one. No text has none.
+func lastLine(text string) (lines int, last string) {
+	if text == "" {
+		return 0, ""
+	}
+	lines, begins := 1, 0
+	for i, c := range text {
+		switch {
+		case c == '\n' && i > 0 && text[i-1] == '\r':
+			begins++
+		case c == '\n', c == '\r', c == '\u2028', c == '\u2029':
+			lines, begins = lines+1, i+utf8.RuneLen(c)
+		}
+	}
+	return lines, text[begins:]
 }
 
 // bundler is the plugin through which esbuild sees the project.
@@ -223,6 +256,9 @@ func (b *bundler) setup(build api.PluginBuild) {
 		s := string(text)
 		if off, why := tooDeep(s, kind != api.LoaderJSON); why != "" {
 			return api.OnLoadResult{Errors: []api.Message{{Text: why, Location: locate(a.Path, s, off)}}}, nil
+		}
+		if kind != api.LoaderJSON {
+			s += noMap
 		}
 		return api.OnLoadResult{Contents: &s, Loader: kind}, nil
 	})

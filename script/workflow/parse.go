@@ -106,7 +106,7 @@ func (c *checker) workflow(root value) {
 	var was string
 	if was, c.def.New = c.formerName(at, root); was != "" {
 		c.def.Was = keep.WorkflowName(was)
-		if err := c.def.Was.Validate(); err != nil {
+		if err := validName(c.def.Was); err != nil {
 			c.problem(at.key("was"), "", "%v", err)
 		}
 	}
@@ -150,10 +150,22 @@ func (c *checker) name(at location, root value) {
 		c.wrong(at, "a string", v, fix)
 	default:
 		c.def.Name = keep.WorkflowName(v.text)
-		if err := c.def.Name.Validate(); err != nil {
+		if err := validName(c.def.Name); err != nil {
 			c.problem(at, "", "%v", err)
 		}
 	}
+}
+
+// agents is the workflow to which the calls of agents belong (engine.DirectWorkflow). Nothing of it is executed, and what it was granted holds
+// of agents.
+const agents keep.WorkflowName = "gateway"
+
+// validName reports what is wrong with the name of a workflow that somebody wrote.
+func validName(name keep.WorkflowName) error {
+	if name == agents {
+		return fmt.Errorf("workflow name %q: the calls of agents have it; choose another one", name)
+	}
+	return name.Validate()
 }
 
 // formerName reads what is said of a name that was changed.
