@@ -63,12 +63,29 @@ func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) b
 func denies(fields map[string]json.RawMessage) bool {
 	for name, raw := range fields {
 		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
-		case "found", "exists", "success", "ok":
+		case "found", "exists":
 			if value == "false" {
 				return true
 			}
 		case "total", "count", "total_count", "hits":
 			if value == "0" {
+				return true
+			}
+		}
+	}
+	return fails(fields)
+}
+
+// fails reports whether an answer says itself that something of it failed.
+func fails(fields map[string]json.RawMessage) bool {
+	for name, raw := range fields {
+		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
+		case "success", "ok":
+			if value == "false" {
+				return true
+			}
+		case "timed_out":
+			if value == "true" {
 				return true
 			}
 		case "error", "errors":
@@ -101,13 +118,36 @@ func (l *lookup) marks(v values) ([]string, error) {
 	return out, nil
 }
 
-// absentFrom reports whether a list of n entries, none of which proves the effect, shows
-// that there is none. It must be complete. Of entries, match or contains must say how ours
-// would be recognised; and entries that were asked for by our token may be ours although
-// they don't show it.
-func (l *lookup) absentFrom(n int) bool {
+// A search is what was seen of a list, none of whose entries proves the effect.
+type search struct {
+	entries int
+	near    bool   // one of them may be ours: it has what was sent, written otherwise
+	part    string // why the list is not all there is; empty: nothing says so
+}
+
+// add looks at an entry that does not prove the effect.
+func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
+	s.entries++
+	s.near = s.near || l.comparesCall() && l.resembles(record, mut)
+}
+
+// absentFrom reports whether what was seen of a list shows that there is no effect. It must be
+// complete. Of entries, match or contains must say how ours would be recognised; and entries that
+// were asked for by our token may be ours although they don't show it.
+func (l *lookup) absentFrom(s search) bool {
 	byToken := slices.Contains(l.asked(), tokenParam)
-	return l.complete && (n == 0 || l.comparesCall() && !byToken)
+	return l.complete && s.part == "" && !s.near && (s.entries == 0 || l.comparesCall() && !byToken)
+}
+
+// why says what keeps a list from showing that there is no effect.
+func (s search) why() string {
+	switch {
+	case s.part != "":
+		return ", but " + s.part
+	case s.near:
+		return ", but an entry has what was sent, written otherwise"
+	}
+	return ", but what it holds is not what was sent"
 }
 
 // holds reports whether a field of record, at any depth, is want as a whole. The record is read

@@ -124,6 +124,26 @@ identity = ["id"]
 token = { metadata = "keep_id" }
 reconcile = { path = "/rows", items = "$.data", complete = true, match = { "metadata.keep_id" = "{token}" }, empty_if = { path = "$.count" } }
 
+[tools.fields]
+effect = "mutate"
+path = "/payments"
+identity = ["id"]
+reconcile = { path = "/payments", items = "$.data", complete = true, match = { email = "{email}", n = "{id}" } }
+
+[tools.state]
+effect = "mutate"
+path = "/payments"
+identity = ["id"]
+idempotency_header = "X-Ref"
+reconcile = { path = "/payments", items = "$.data", complete = true, match = { ref = "{token}", state = "paid" } }
+
+[tools.comments]
+effect = "mutate"
+path = "/comments"
+identity = ["id"]
+token = { append = { param = "email", text = "\nkeep:{token}" } }
+reconcile = { path = "/comments", complete = true, contains = { body = "keep:{token}" } }
+
 [tools.header]
 effect = "mutate"
 path = "/payments"
@@ -204,6 +224,40 @@ func TestWitnessed(t *testing.T) {
 		{"filtered", 200, `[{"id":17,"self":"tok-1"}]`, connector.Retry},
 		{"filtered", 200, `[{"id":17}]`, connector.Retry}, // ours perhaps: it was asked for by our token
 		{"byToken", 200, `{"request":"tok-1","rows":[]}`, connector.Retry},
+		// a list that says that it failed, or that there is more
+		{"complete", 200, `{"data":[],"errors":[{"message":"timeout"}]}`, connector.Retry},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"}}],"error":"shard 2 is down"}`, connector.Retry},
+		{"complete", 200, `{"data":[],"ok":false}`, connector.Retry},
+		{"complete", 200, `{"data":[],"timed_out":true}`, connector.Retry},
+		{"complete", 200, `{"data":[],"errors":[],"ok":true,"timed_out":false}`, connector.Absent},
+		{"list", 200, `{"data":[],"errors":[{"message":"timeout"}]}`, connector.Retry},
+		{"complete", 200, `{"data":[],"has_more":true}`, connector.Retry},
+		{"complete", 200, `{"data":[],"offset":"itr1/rec1"}`, connector.Retry},
+		{"complete", 200, `{"data":[],"offset":0,"limit":10}`, connector.Absent},
+		{"complete", 200, `{"data":[],"response_metadata":{"next_cursor":"dXNlcg=="}}`, connector.Retry},
+		{"complete", 200, `{"data":[],"response_metadata":{"next_cursor":""}}`, connector.Absent},
+		{"complete", 200, `{"data":[],"pageInfo":{"hasNextPage":true}}`, connector.Retry},
+		{"complete", 200, `{"data":[],"paging":{"next":{"after":"100"}}}`, connector.Retry},
+		{"complete", 200, `{"data":[],"next":null,"prev":"/x"}`, connector.Absent},
+		{"complete", 200, `{"data":[],"meta":{"has_more":false},"links":{"next":"/x?after=1"}}`, connector.Absent},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"},"next":"tok-2","has_more":true}]}`, connector.Absent},
+		{"filtered", 200, `[]`, connector.Absent},
+		// an entry that may be ours, in another spelling or another state
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"TOK-1"}}]}`, connector.Retry},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":" tok-1"}}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":17}]}`, connector.Happened},
+		{"fields", 200, `{"data":[{"email":"Ada@X","n":17}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":"17"}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":"17.0"}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":18}]}`, connector.Absent},
+		{"fields", 200, `{"data":[{"email":"bob@x","n":17}]}`, connector.Absent},
+		{"fields", 200, `{"data":[{"email":"ada@x"}]}`, connector.Absent},
+		{"state", 200, `{"data":[{"ref":"tok-1","state":"pending"}]}`, connector.Retry},
+		{"state", 200, `{"data":[{"ref":"tok-1","state":"paid"}]}`, connector.Happened},
+		{"state", 200, `{"data":[{"ref":"tok-2","state":"paid"}]}`, connector.Absent},
+		{"comments", 200, `[{"body":"x KEEP:TOK-1"}]`, connector.Retry},
+		{"comments", 200, `[{"body":"xkeep:tok-1"}]`, connector.Retry},
+		{"comments", 200, `[{"body":"keep:tok-2"}]`, connector.Absent},
 		{"marker", 200, `[{"body":"hello\n<!-- keep:tok-1 -->"}]`, connector.Happened},
 		{"marker", 200, `[{"body":"hello\n<!-- keep:tok-12 -->"}]`, connector.Retry},
 		{"marker", 200, `[{"title":"keep:tok-1"}]`, connector.Retry},
@@ -504,6 +558,51 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 			t.Errorf("%s: %v", extra, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", extra, err, want)
+		}
+	}
+}
+
+// TestAShortPageThatSaysMore holds a lookup to the law where the service gives fewer entries to a page than it was
+// asked for: what it says of more pages counts, and so does a page that says that it failed.
+func TestAShortPageThatSaysMore(t *testing.T) {
+	t.Parallel()
+	const tools = `
+[tools.paged]
+effect = "mutate"
+path = "/payments"
+identity = ["id"]
+token = { metadata = "keep_id" }
+[tools.paged.reconcile]
+path = "/payments"
+complete = true
+match = { "metadata.keep_id" = "{token}" }
+pages = { style = "page", items = "$.data", param = "page", size = 2, size_param = "n" }
+`
+	const other, ours = `{"metadata":{"keep_id":"tok-0"}}`, `{"metadata":{"keep_id":"tok-1"}}`
+	for _, c := range []struct {
+		pages []string // the last one again and again
+		link  string
+		want  connector.Verdict
+	}{
+		{[]string{`{"data":[` + other + `],"has_more":true}`}, "", connector.Retry},
+		{[]string{`{"data":[` + other + `]}`}, `</payments?page=2>; rel="next"`, connector.Retry},
+		{[]string{`{"data":[` + other + `],"has_more":false}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `,` + other + `],"has_more":true}`, `{"data":[],"has_more":false}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[]}`}, "", connector.Retry},
+		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[` + ours + `]}`}, "", connector.Happened},
+	} {
+		read := 0
+		conn := openTools(t, tools, func(w http.ResponseWriter, r *http.Request) {
+			page := c.pages[min(read, len(c.pages)-1)]
+			read++
+			h := http.Header{}
+			if c.link != "" {
+				h.Set("Link", c.link)
+			}
+			(&reply{status: 200, body: page, header: h}).ServeHTTP(w, r)
+		})
+		if got, err := reconcile(t, conn, "paged", `{"id":17}`); err != nil || got.Verdict != c.want {
+			t.Errorf("%q with the link %q: %q%s, %v; want %q", c.pages, c.link, got.Verdict, got.Detail, err, c.want)
 		}
 	}
 }

@@ -277,6 +277,10 @@ var edgesBreaks = []Break{
 		`if where != policy.InProducer || said`, `if true || said`, "./script/workflow -run TestEffectsStories"},
 	{"mutate-call-in-prepare-passes-check", "once", "script/workflow/checks.go",
 		`if called && reads && e == connector.Mutate {`, `if called && reads && e == "" {`, "./script/workflow -run TestEffectsStories"},
+	{"list-that-says-it-is-a-part-is-complete", "once", "connector/httpapi/evidence.go",
+		`return l.complete && s.part == "" && `, `return l.complete && `, "./connector/httpapi -run TestWitnessed|TestAShortPageThatSaysMore"},
+	{"entry-in-another-spelling-is-another", "once", "connector/httpapi/evidence.go",
+		`&& !s.near && (`, `&& (`, "./connector/httpapi -run TestWitnessed"},
 	{"misspelt-token-is-a-param", "doubt-is-not-failure", "connector/httpapi/new.go",
 		`|| !nearToken(p) {`, `|| true {`, "./connector/httpapi -run TestMisspeltTemplates"},
 
