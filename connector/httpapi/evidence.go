@@ -51,12 +51,46 @@ func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) b
 	if err != nil {
 		return false
 	}
-	for _, want := range marks {
-		if want == "" || !holds(record, want, entry) {
-			return false
+	if len(marks) == 0 || slices.Contains(marks, "") {
+		return false
+	}
+	if !entry && l.searches() {
+		v, err := jsonval.Decode(record)
+		return err == nil && together(v, marks)
+	}
+	return !slices.ContainsFunc(marks, func(want string) bool { return !holds(record, want, entry) })
+}
+
+// together reports whether one record of a whole answer holds all marks. What stands in two entries of its lists
+// is of two records.
+func together(answer any, marks []string) bool {
+	var entries []any
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, value := range v {
+				if !isEcho(name, false) {
+					walk(value)
+				}
+			}
+		case []any:
+			entries = append(entries, v...)
+		default:
+			held := func(want string) bool { return valueHolds(v, want, false) }
+			if slices.ContainsFunc(marks, held) {
+				marks = slices.DeleteFunc(slices.Clone(marks), held)
+			}
 		}
 	}
-	return len(marks) > 0
+	walk(answer)
+	for i, e := range entries {
+		if _, inner := e.(map[string]any); !inner { // a list of texts is of the record that has it
+			walk(e)
+			entries[i] = nil
+		}
+	}
+	return len(marks) == 0 || slices.ContainsFunc(entries, func(e any) bool { return e != nil && together(e, marks) })
 }
 
 // denies reports whether a record says itself that there is nothing.
@@ -123,12 +157,16 @@ type search struct {
 	entries int
 	near    bool   // one of them may be ours: it has what was sent, written otherwise
 	part    string // why the list is not all there is; empty: nothing says so
+	sent    []sent // what is compared; nil: it was not asked for yet
 }
 
 // add looks at an entry that does not prove the effect.
 func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
 	s.entries++
-	s.near = s.near || l.comparesCall() && l.resembles(record, mut)
+	if s.sent == nil {
+		s.sent = l.sent(mut)
+	}
+	s.near = s.near || len(s.sent) > 0 && resembles(record, s.sent)
 }
 
 // absentFrom reports whether what was seen of a list shows that there is no effect. It must be

@@ -130,6 +130,12 @@ path = "/payments"
 identity = ["id"]
 reconcile = { path = "/payments", items = "$.data", complete = true, match = { email = "{email}", n = "{id}" } }
 
+[tools.both]
+effect = "mutate"
+path = "/payments"
+identity = ["id", "email"]
+reconcile = { path = "/payments?id={id}&email={email}" }
+
 [tools.state]
 effect = "mutate"
 path = "/payments"
@@ -242,6 +248,13 @@ func TestWitnessed(t *testing.T) {
 		{"complete", 200, `{"data":[],"meta":{"has_more":false},"links":{"next":"/x?after=1"}}`, connector.Absent},
 		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"},"next":"tok-2","has_more":true}]}`, connector.Absent},
 		{"filtered", 200, `[]`, connector.Absent},
+		// what was sent, of two records of others together
+		{"both", 200, `{"id":17,"email":"ada@x"}`, connector.Happened},
+		{"both", 200, `{"results":[{"id":5,"email":"ada@x"},{"id":17,"email":"ada@x"}]}`, connector.Happened},
+		{"both", 200, `{"customer":{"email":"ada@x"},"payments":[{"id":5},{"id":17}]}`, connector.Happened},
+		{"both", 200, `{"results":[{"id":5,"email":"ada@x"},{"id":17,"email":"bob@x"}]}`, connector.Retry},
+		{"both", 200, `{"data":{"results":[{"id":5,"email":"ada@x"}],"also":[{"id":17}]}}`, connector.Retry},
+		{"both", 200, `[{"id":5,"email":"ada@x"},{"id":17,"email":"bob@x"}]`, connector.Retry},
 		// an entry that may be ours, in another spelling or another state
 		{"complete", 200, `{"data":[{"metadata":{"keep_id":"TOK-1"}}]}`, connector.Retry},
 		{"complete", 200, `{"data":[{"metadata":{"keep_id":" tok-1"}}]}`, connector.Retry},
@@ -537,13 +550,15 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 		`reconcile = { path = "/x/{id}", method = "HEAD" }`:                "tools.x.reconcile.method: is HEAD",
 		`reconcile = { path = "/x", contains = { body = "{id}" } }`:        "tools.x.reconcile.contains: must contain {token}",
 		`reconcile = { path = "/x/{id}", absent_if = { status = [404] } }`: "tools.x.reconcile.absent_if: needs path or header",
-		`reconcile = { path = "/x/{id}", absent_if = {} }`:                 "tools.x.reconcile.absent_if: needs path or header",
-		`reconcile = { path = "/x/{id}", empty_if = { path = "$.n" } }`:    "tools.x.reconcile.empty_if: is for a list at items",
-		`reconcile = { path = "/x/{id}", empty_if = { status = [200] } }`:  "tools.x.reconcile.empty_if: needs path or header",
-		`reconcile = { path = "/x/{id}", absent_if = { path = "error" } }`: "tools.x.reconcile.absent_if.path: is \"error\", want",
-		`token = { metadata = "keep_id" }` + "\ndeduplicates = true":       "tools.x.token: is required with deduplicates",
-		`token = { format = "sha1", header = "K" }`:                        "tools.x.token.format: is \"sha1\"",
-		`token = { append = { param = "id", text = "x" } }`:                "tools.x.token.append.text: must hold {token}",
+		`start = { path = "/d", id = "$.id", gone_means = "applied", gone = { path = "/d/{start}", absent_if = { status = [404] } } }`: "tools.x.start.gone.absent_if: needs path or header",
+		`start = { path = "/d", id = "$.id", gone_means = "applied", gone = { path = "/d/{start}", absent_if = {} } }`:                 "tools.x.start.gone.absent_if: needs path or header",
+		`reconcile = { path = "/x/{id}", absent_if = {} }`:                                                                             "tools.x.reconcile.absent_if: needs path or header",
+		`reconcile = { path = "/x/{id}", empty_if = { path = "$.n" } }`:                                                                "tools.x.reconcile.empty_if: is for a list at items",
+		`reconcile = { path = "/x/{id}", empty_if = { status = [200] } }`:                                                              "tools.x.reconcile.empty_if: needs path or header",
+		`reconcile = { path = "/x/{id}", absent_if = { path = "error" } }`:                                                             "tools.x.reconcile.absent_if.path: is \"error\", want",
+		`token = { metadata = "keep_id" }` + "\ndeduplicates = true":                                                                   "tools.x.token: is required with deduplicates",
+		`token = { format = "sha1", header = "K" }`:                                                                                    "tools.x.token.format: is \"sha1\"",
+		`token = { append = { param = "id", text = "x" } }`:                                                                            "tools.x.token.append.text: must hold {token}",
 		`key_lasts = "1h"`:                 "tools.x.key_lasts: needs deduplicates",
 		`on_resend = { happened = [409] }`: "tools.x.on_resend: needs deduplicates",
 		`answer = "xml"`:                   "tools.x.answer: is \"xml\"",

@@ -96,33 +96,44 @@ func (p *pager) continues(a answer, body json.RawMessage) string {
 	return saysMore(a, body)
 }
 
-// resembles reports whether a record, which does not prove the effect, has what was sent in each
-// field that is compared, in another spelling: services change case, white space, times, and numbers
-// into texts. Nothing shows then that it is another's.
-func (l *lookup) resembles(record json.RawMessage, mut keep.Mutation) bool {
+// A sent is what a field is compared with: a value, or a marker that its text contains.
+type sent struct {
+	field  string
+	value  json.RawMessage
+	marker string // empty: value counts
+}
+
+// sent returns what of the call match and contains compare. A fixed text and a time are left out: our own record in
+// another state is no absence. It is never nil.
+func (l *lookup) sent(mut keep.Mutation) []sent {
+	out := []sent{}
 	v, err := l.values(mut)
 	if err != nil {
-		return true
+		return out
 	}
 	for _, f := range l.match {
-		if !ofCall(f.value.names()) {
-			continue // our own in another state is no absence
-		}
-		want, err := f.value.json(v)
-		if err == nil && !alike(fieldOf(record, f.key), want) {
-			return false
+		if want, err := f.value.json(v); err == nil && ofCall(f.value.names()) {
+			out = append(out, sent{field: f.key, value: want})
 		}
 	}
 	for _, f := range l.contains {
-		if !ofCall(f.value.names()) {
-			continue
-		}
-		marker, err := f.value.fill(v)
-		if err == nil && !mentions(fieldOf(record, f.key), marker) {
-			return false
+		if marker, err := f.value.fill(v); err == nil && marker != "" && ofCall(f.value.names()) {
+			out = append(out, sent{field: f.key, marker: marker})
 		}
 	}
-	return true
+	return out
+}
+
+// resembles reports whether a record, which does not prove the effect, has all that was sent, in another spelling:
+// services change case, white space, times, and numbers into texts. Nothing shows then that it is another's.
+func resembles(record json.RawMessage, all []sent) bool {
+	return !slices.ContainsFunc(all, func(s sent) bool {
+		got := fieldOf(record, s.field)
+		if s.marker != "" {
+			return !mentions(got, s.marker)
+		}
+		return len(got) == 0 || !alike(got, s.value)
+	})
 }
 
 // mentions reports whether a text, or one of a list, has a marker in any case, also as a part of a word.
