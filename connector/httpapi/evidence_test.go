@@ -230,6 +230,12 @@ func TestWitnessed(t *testing.T) {
 		{"filtered", 200, `[{"id":17,"self":"tok-1"}]`, connector.Retry},
 		{"filtered", 200, `[{"id":17}]`, connector.Retry}, // ours perhaps: it was asked for by our token
 		{"byToken", 200, `{"request":"tok-1","rows":[]}`, connector.Retry},
+		// an empty search that repeats the question under a name of its own
+		{"byToken", 200, `{"results":null,"criteria":{"ref":"tok-1"}}`, connector.Retry},
+		{"byToken", 200, `{"criteria":{"ref":"tok-1"},"hits":{"hits":[]}}`, connector.Retry},
+		{"byToken", 200, `{"criteria":{"ref":"tok-1"},"page":{"items":null}}`, connector.Retry},
+		{"byToken", 200, `{"payment":{"ref":"tok-1","tags":[],"note":null}}`, connector.Happened},
+		{"byToken", 200, `{"data":{"ref":"tok-1","note":null}}`, connector.Happened},
 		// a list that says that it failed, or that there is more
 		{"complete", 200, `{"data":[],"errors":[{"message":"timeout"}]}`, connector.Retry},
 		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"}}],"error":"shard 2 is down"}`, connector.Retry},

@@ -390,15 +390,40 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 // well be a success.
 func (l *lookup) searches() bool { return len(l.query)+len(l.path.query)+len(l.fixed.members) > 0 }
 
-// hasEmptyList reports whether a member of the object is an empty array.
+// listNames are members in which services have what a search found.
+var listNames = []string{"data", "results", "result", "items", "records", "rows", "hits", "entries", "list", "value", "values", "nodes", "edges", "objects"}
+
+// hasEmptyList reports whether a member of the object is an empty array, or a member at any depth that is named as
+// a list is empty, or null.
 func hasEmptyList(raw json.RawMessage) bool {
-	fields, err := jsonval.Fields(raw)
-	if err != nil {
+	v, err := jsonval.Decode(raw)
+	object, ok := v.(map[string]any)
+	if err != nil || !ok {
 		return false
 	}
-	for _, v := range fields {
-		if list, ok := elements(v); ok && len(list) == 0 {
+	for _, value := range object {
+		if list, ok := value.([]any); ok && len(list) == 0 {
 			return true
+		}
+	}
+	return lacksAList(object)
+}
+
+func lacksAList(object map[string]any) bool {
+	for name, value := range object {
+		switch v := value.(type) {
+		case nil:
+			if slices.Contains(listNames, strings.ToLower(name)) {
+				return true
+			}
+		case []any:
+			if len(v) == 0 && slices.Contains(listNames, strings.ToLower(name)) {
+				return true
+			}
+		case map[string]any:
+			if lacksAList(v) {
+				return true
+			}
 		}
 	}
 	return false

@@ -96,3 +96,19 @@ func TestMoveThatNamesNoMail(t *testing.T) {
 		})
 	}
 }
+
+// TestEachRecipientOnce sends to one mailbox that is named in several ways: a domain has no case.
+func TestEachRecipientOnce(t *testing.T) {
+	var asked atomic.Int64
+	s := serve(t, &scripted{instead: map[string]write{"RCPT": func(w io.Writer, _ string) error {
+		asked.Add(1)
+		_, err := io.WriteString(w, "250 fine\r\n")
+		return err
+	}}}, smtpSession)
+	cfg := s.cfg(t)
+	cfg.IMAP, cfg.Sent, cfg.SettleAfter, cfg.User, cfg.Password = "", "", nil, "", ""
+	m := keep.Mutation{Token: "token-7", Payload: json.RawMessage(`{"to":["bob@example.com","Bob <bob@Example.COM>"],"cc":"bob@EXAMPLE.com","bcc":"Bob@example.com"}`)}
+	if _, err := tool(t, open(t, cfg), "send").(connector.Mutator).Mutate(t.Context(), m); err != nil || asked.Load() != 2 {
+		t.Errorf("%d recipients, %v; want bob and Bob, which may be two", asked.Load(), err)
+	}
+}

@@ -306,6 +306,12 @@ var edgesBreaks = []Break{
 		`if cfg.Gone.AbsentIf.Path == "" && cfg.Gone.AbsentIf.Header == "" {`, `if false {`, "./connector/httpapi -run TestLookupMustFindWhatWasSent"},
 	{"cursor-loses-its-zeros", "nothing-lost", "connector/httpapi/pages.go",
 		`err == nil && strconv.Itoa(n) == more.Get(name) {`, `err == nil {`, "./connector/httpapi -run TestCursorsGoBackAsTheyCame"},
+	{"empty-search-that-repeats-the-question", "witnessed", "connector/httpapi/reconcile.go",
+		`return lacksAList(object)`, `return false`, "./connector/httpapi -run TestWitnessed"},
+	{"domain-in-capitals-is-another-recipient", "once", "connector/mail/send.go",
+		`strings.ToLower(a.Address[at:]); !seen[key]`, `a.Address[at:]; !seen[key]`, "./connector/mail -run TestEachRecipientOnce"},
+	{"form-makes-more-than-an-event-holds", "bounded", "api/hook/message.go",
+		`if len(payload) > MaxBodyLimit {`, `if false {`, "./api/hook -run TestFormBecomesNoMore"},
 	{"misspelt-token-is-a-param", "doubt-is-not-failure", "connector/httpapi/new.go",
 		`|| !nearToken(p) {`, `|| true {`, "./connector/httpapi -run TestMisspeltTemplates"},
 
