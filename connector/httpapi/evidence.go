@@ -51,9 +51,11 @@ func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) b
 	if err != nil {
 		return false
 	}
-	if len(marks) == 0 || slices.Contains(marks, "") {
-		return false
-	}
+	return len(marks) > 0 && !slices.Contains(marks, "") && l.hasMarks(record, entry, marks)
+}
+
+// hasMarks reports whether record holds all marks. A whole answer to a search may have several records.
+func (l *lookup) hasMarks(record json.RawMessage, entry bool, marks []string) bool {
 	if !entry && l.searches() {
 		v, err := jsonval.Decode(record)
 		return err == nil && together(v, marks)
