@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,7 +53,25 @@ func payloadOf(h http.Header, body []byte) (json.RawMessage, error) {
 			object[name] = values[0]
 		}
 	}
-	return json.Marshal(object)
+	return eventOf(object)
+}
+
+// errTooLarge is returned for a form that makes more than one event holds.
+var errTooLarge = fmt.Errorf("the form has more than %d bytes as JSON", MaxBodyLimit)
+
+// eventOf writes the fields of a form. Its texts stay as they are where JSON allows it.
+func eventOf(fields map[string]any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(fields); err != nil {
+		return nil, err
+	}
+	payload := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if len(payload) > MaxBodyLimit {
+		return nil, errTooLarge
+	}
+	return payload, nil
 }
 
 // checkJSON returns why a body is no JSON that every reader reads alike.

@@ -210,6 +210,9 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request, h *Hook, pl
 	case errors.Is(err, errMediaType):
 		r.refuse(w, req, h, refusal{http.StatusUnsupportedMediaType, "media-type", err.Error(), err.Error()})
 		return
+	case errors.Is(err, errTooLarge):
+		r.refuse(w, req, h, refusal{http.StatusRequestEntityTooLarge, "too-large", err.Error(), err.Error()})
+		return
 	case err != nil:
 		r.refuse(w, req, h, refusal{http.StatusBadRequest, "bad-body", err.Error(), err.Error()})
 		return

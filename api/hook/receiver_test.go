@@ -405,6 +405,25 @@ func (e *endless) Read(p []byte) (int, error) {
 }
 
 // What the store did not take is not answered with 2xx, and its repetition is one event.
+// TestFormBecomesNoMoreThanAnEventHolds: the text of a form is longer as JSON.
+func TestFormBecomesNoMoreThanAnEventHolds(t *testing.T) {
+	w := newWorld(t, hook.Config{Name: "h", Verify: hook.Token, Secrets: []string{"tok"}, ID: "$.id"})
+	form := []string{"Authorization", "Bearer tok", "Content-Type", "application/x-www-form-urlencoded"}
+	for id, c := range map[string]struct {
+		text   string
+		status int
+	}{"page": {strings.Repeat("<", 1_000_000), 200}, "controls": {strings.Repeat("%01", 330_000), 413}} {
+		if got := w.send("POST", "h", "id="+id+"&text="+c.text, form...); got.status != c.status {
+			t.Errorf("%s: %d %.200s, want %d", id, got.status, got.body, c.status)
+		}
+	}
+	for _, ev := range w.events() {
+		if n := len(ev.Payload); n > hook.MaxBodyLimit {
+			t.Errorf("event %s has %d bytes, more than %d", ev.MessageID, n, hook.MaxBodyLimit)
+		}
+	}
+}
+
 func TestStoreDown(t *testing.T) {
 	w := newWorld(t, hook.Config{Name: "h", Verify: hook.Token, Secrets: []string{"tok"}, ID: "$.id"})
 	w.broken = errors.New("disk full")

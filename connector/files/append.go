@@ -97,7 +97,7 @@ func (c *change) appended(token string, p params) (bool, record, error) {
 	}
 	if _, lost, err := c.load(lostPrefix + token); lost || err != nil {
 		return false, record{}, c.dir.failf(c.tool, keep.ClassPrecondition, "foreign-writer",
-			"another program wrote into %q in the moment of a crash; only a person can tell what happened", p.Name)
+			"another program wrote into %q after a crash, or took it away; only a person can tell what happened", p.Name)
 	}
 	r, done, err := c.load(markPrefix + token)
 	if err != nil {
@@ -159,13 +159,10 @@ func (c *change) saveOutcome(prefix string, r record) error {
 }
 
 // tail returns what the file has after the old size, as far as the text goes.
-// Nil means that the file is shorter than it was.
+// Nil means that the file is shorter than it was, or gone.
 func (c *change) tail(r record) ([]byte, error) {
 	f, err := c.root.Open(r.Name)
-	if errors.Is(err, fs.ErrNotExist) && r.Offset == 0 {
-		return []byte{}, nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) { // it was there before the note, also if it was new
 		return nil, nil
 	}
 	if err != nil {
@@ -209,9 +206,12 @@ func (c *change) append(ctx context.Context, m keep.Mutation, p params) (record,
 	case !errors.Is(err, fs.ErrNotExist):
 		return r, c.dir.fail(c.tool, "look at "+p.Name, err)
 	}
-	note := notePrefix + hash(p.Name)
+	note, isNew := notePrefix+hash(p.Name), err != nil
 	c.dir.step("start")
-	if err = c.mkdirs(p.Name); err == nil {
+	if err = c.mkdirs(p.Name); err == nil && isNew {
+		err = c.extend(p.Name, nil) // if it is gone later, somebody took it away, with the text or without
+	}
+	if err == nil {
 		err = c.save(note, r)
 	}
 	c.dir.step("noted")

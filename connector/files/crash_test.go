@@ -194,6 +194,29 @@ func TestTornAppend(t *testing.T) {
 	}
 }
 
+// Law doubt-is-not-failure: a new file that a consumer took away after the crash may have had the text.
+func TestAppendToAFileThatWasTakenAway(t *testing.T) {
+	for _, point := range []string{"noted", "appended"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			kill(t, root, "append", point)
+			taken := content(t, root)
+			if err := os.Remove(filepath.Join(root, "sub/f.txt")); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if a, err := reconcile(t, root, "append", "t1"); err == nil {
+					t.Errorf("the file was taken away with %q: %q, want that only a person can tell", taken, a.Verdict)
+				}
+			}
+			if got := content(t, root); got != "" {
+				t.Errorf("the file is there again, with %q", got)
+			}
+		})
+	}
+}
+
 func TestChangesOfManyCallers(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

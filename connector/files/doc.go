@@ -26,18 +26,19 @@
 //	mark and temporary    it didn't happen
 //	mark, no temporary    it happened, whatever became of the file since
 //
-// append makes a durable note of token, old size and text for the file; appends;
-// makes a mark for the token durable; and removes the note. Whoever next
+// append makes a file that is missing, empty; makes a durable note of token, old size and text for the file;
+// appends; makes a mark for the token durable; and removes the note. Whoever next
 // appends to the file, or asks about it, settles a note that is left over:
 //
 //	the file has its old size       it didn't happen
 //	the text follows                it happened
 //	a part of the text follows      the rest is appended; it happened
 //	anything else                   a foreign program wrote into the file in
-//	                                between; nobody can know, a person decides
+//	                                between, or took it away; nobody can know,
+//	                                a person decides
 //
-// The last line is the only doubt, and it needs a crash and a foreign writer
-// within the same moment. Programs that hold the file open see appended text,
+// The last line is the only doubt. It needs a crash, and a foreign program that changes the file before
+// somebody asks. Programs that hold the file open see appended text,
 // but not a written file: that one is a new file.
 //
 // Marks are kept for 30 days, the newest 10,000 for longer; of more than 100,000

@@ -51,24 +51,77 @@ func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) b
 	if err != nil {
 		return false
 	}
-	for _, want := range marks {
-		if want == "" || !holds(record, want, entry) {
-			return false
+	return len(marks) > 0 && !slices.Contains(marks, "") && l.hasMarks(record, entry, marks)
+}
+
+// hasMarks reports whether record holds all marks. A whole answer to a search may have several records.
+func (l *lookup) hasMarks(record json.RawMessage, entry bool, marks []string) bool {
+	if !entry && l.searches() {
+		v, err := jsonval.Decode(record)
+		return err == nil && together(v, marks)
+	}
+	return !slices.ContainsFunc(marks, func(want string) bool { return !holds(record, want, entry) })
+}
+
+// together reports whether one record of a whole answer holds all marks. What stands in two entries of its lists
+// is of two records.
+func together(answer any, marks []string) bool {
+	var entries []any
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, value := range v {
+				if !isEcho(name, false) {
+					walk(value)
+				}
+			}
+		case []any:
+			entries = append(entries, v...)
+		default:
+			held := func(want string) bool { return valueHolds(v, want, false) }
+			if slices.ContainsFunc(marks, held) {
+				marks = slices.DeleteFunc(slices.Clone(marks), held)
+			}
 		}
 	}
-	return len(marks) > 0
+	walk(answer)
+	for i, e := range entries {
+		if _, inner := e.(map[string]any); !inner { // a list of texts is of the record that has it
+			walk(e)
+			entries[i] = nil
+		}
+	}
+	return len(marks) == 0 || slices.ContainsFunc(entries, func(e any) bool { return e != nil && together(e, marks) })
 }
 
 // denies reports whether a record says itself that there is nothing.
 func denies(fields map[string]json.RawMessage) bool {
 	for name, raw := range fields {
 		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
-		case "found", "exists", "success", "ok":
+		case "found", "exists":
 			if value == "false" {
 				return true
 			}
 		case "total", "count", "total_count", "hits":
 			if value == "0" {
+				return true
+			}
+		}
+	}
+	return fails(fields)
+}
+
+// fails reports whether an answer says itself that something of it failed.
+func fails(fields map[string]json.RawMessage) bool {
+	for name, raw := range fields {
+		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
+		case "success", "ok":
+			if value == "false" {
+				return true
+			}
+		case "timed_out":
+			if value == "true" {
 				return true
 			}
 		case "error", "errors":
@@ -101,13 +154,40 @@ func (l *lookup) marks(v values) ([]string, error) {
 	return out, nil
 }
 
-// absentFrom reports whether a list of n entries, none of which proves the effect, shows
-// that there is none. It must be complete. Of entries, match or contains must say how ours
-// would be recognised; and entries that were asked for by our token may be ours although
-// they don't show it.
-func (l *lookup) absentFrom(n int) bool {
+// A search is what was seen of a list, none of whose entries proves the effect.
+type search struct {
+	entries int
+	near    bool   // one of them may be ours: it has what was sent, written otherwise
+	part    string // why the list is not all there is; empty: nothing says so
+	sent    []sent // what is compared; nil: it was not asked for yet
+}
+
+// add looks at an entry that does not prove the effect.
+func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
+	s.entries++
+	if s.sent == nil {
+		s.sent = l.sent(mut)
+	}
+	s.near = s.near || len(s.sent) > 0 && resembles(record, s.sent)
+}
+
+// absentFrom reports whether what was seen of a list shows that there is no effect. It must be
+// complete. Of entries, match or contains must say how ours would be recognised; and entries that
+// were asked for by our token may be ours although they don't show it.
+func (l *lookup) absentFrom(s search) bool {
 	byToken := slices.Contains(l.asked(), tokenParam)
-	return l.complete && (n == 0 || l.comparesCall() && !byToken)
+	return l.complete && s.part == "" && !s.near && (s.entries == 0 || l.comparesCall() && !byToken)
+}
+
+// why says what keeps a list from showing that there is no effect.
+func (s search) why() string {
+	switch {
+	case s.part != "":
+		return ", but " + s.part
+	case s.near:
+		return ", but an entry has what was sent, written otherwise"
+	}
+	return ", but what it holds is not what was sent"
 }
 
 // holds reports whether a field of record, at any depth, is want as a whole. The record is read

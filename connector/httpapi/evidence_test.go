@@ -124,6 +124,32 @@ identity = ["id"]
 token = { metadata = "keep_id" }
 reconcile = { path = "/rows", items = "$.data", complete = true, match = { "metadata.keep_id" = "{token}" }, empty_if = { path = "$.count" } }
 
+[tools.fields]
+effect = "mutate"
+path = "/payments"
+identity = ["id"]
+reconcile = { path = "/payments", items = "$.data", complete = true, match = { email = "{email}", n = "{id}" } }
+
+[tools.both]
+effect = "mutate"
+path = "/payments"
+identity = ["id", "email"]
+reconcile = { path = "/payments?id={id}&email={email}" }
+
+[tools.state]
+effect = "mutate"
+path = "/payments"
+identity = ["id"]
+idempotency_header = "X-Ref"
+reconcile = { path = "/payments", items = "$.data", complete = true, match = { ref = "{token}", state = "paid" } }
+
+[tools.comments]
+effect = "mutate"
+path = "/comments"
+identity = ["id"]
+token = { append = { param = "email", text = "\nkeep:{token}" } }
+reconcile = { path = "/comments", complete = true, contains = { body = "keep:{token}" } }
+
 [tools.header]
 effect = "mutate"
 path = "/payments"
@@ -204,6 +230,53 @@ func TestWitnessed(t *testing.T) {
 		{"filtered", 200, `[{"id":17,"self":"tok-1"}]`, connector.Retry},
 		{"filtered", 200, `[{"id":17}]`, connector.Retry}, // ours perhaps: it was asked for by our token
 		{"byToken", 200, `{"request":"tok-1","rows":[]}`, connector.Retry},
+		// an empty search that repeats the question under a name of its own
+		{"byToken", 200, `{"results":null,"criteria":{"ref":"tok-1"}}`, connector.Retry},
+		{"byToken", 200, `{"criteria":{"ref":"tok-1"},"hits":{"hits":[]}}`, connector.Retry},
+		{"byToken", 200, `{"criteria":{"ref":"tok-1"},"page":{"items":null}}`, connector.Retry},
+		{"byToken", 200, `{"payment":{"ref":"tok-1","tags":[],"note":null}}`, connector.Happened},
+		{"byToken", 200, `{"data":{"ref":"tok-1","note":null}}`, connector.Happened},
+		// a list that says that it failed, or that there is more
+		{"complete", 200, `{"data":[],"errors":[{"message":"timeout"}]}`, connector.Retry},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"}}],"error":"shard 2 is down"}`, connector.Retry},
+		{"complete", 200, `{"data":[],"ok":false}`, connector.Retry},
+		{"complete", 200, `{"data":[],"timed_out":true}`, connector.Retry},
+		{"complete", 200, `{"data":[],"errors":[],"ok":true,"timed_out":false}`, connector.Absent},
+		{"list", 200, `{"data":[],"errors":[{"message":"timeout"}]}`, connector.Retry},
+		{"complete", 200, `{"data":[],"has_more":true}`, connector.Retry},
+		{"complete", 200, `{"data":[],"offset":"itr1/rec1"}`, connector.Retry},
+		{"complete", 200, `{"data":[],"offset":0,"limit":10}`, connector.Absent},
+		{"complete", 200, `{"data":[],"response_metadata":{"next_cursor":"dXNlcg=="}}`, connector.Retry},
+		{"complete", 200, `{"data":[],"response_metadata":{"next_cursor":""}}`, connector.Absent},
+		{"complete", 200, `{"data":[],"pageInfo":{"hasNextPage":true}}`, connector.Retry},
+		{"complete", 200, `{"data":[],"paging":{"next":{"after":"100"}}}`, connector.Retry},
+		{"complete", 200, `{"data":[],"next":null,"prev":"/x"}`, connector.Absent},
+		{"complete", 200, `{"data":[],"meta":{"has_more":false},"links":{"next":"/x?after=1"}}`, connector.Absent},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-0"},"next":"tok-2","has_more":true}]}`, connector.Absent},
+		{"filtered", 200, `[]`, connector.Absent},
+		// what was sent, of two records of others together
+		{"both", 200, `{"id":17,"email":"ada@x"}`, connector.Happened},
+		{"both", 200, `{"results":[{"id":5,"email":"ada@x"},{"id":17,"email":"ada@x"}]}`, connector.Happened},
+		{"both", 200, `{"customer":{"email":"ada@x"},"payments":[{"id":5},{"id":17}]}`, connector.Happened},
+		{"both", 200, `{"results":[{"id":5,"email":"ada@x"},{"id":17,"email":"bob@x"}]}`, connector.Retry},
+		{"both", 200, `{"data":{"results":[{"id":5,"email":"ada@x"}],"also":[{"id":17}]}}`, connector.Retry},
+		{"both", 200, `[{"id":5,"email":"ada@x"},{"id":17,"email":"bob@x"}]`, connector.Retry},
+		// an entry that may be ours, in another spelling or another state
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"TOK-1"}}]}`, connector.Retry},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":" tok-1"}}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":17}]}`, connector.Happened},
+		{"fields", 200, `{"data":[{"email":"Ada@X","n":17}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":"17"}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":"17.0"}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada@x","n":18}]}`, connector.Absent},
+		{"fields", 200, `{"data":[{"email":"bob@x","n":17}]}`, connector.Absent},
+		{"fields", 200, `{"data":[{"email":"ada@x"}]}`, connector.Absent},
+		{"state", 200, `{"data":[{"ref":"tok-1","state":"pending"}]}`, connector.Retry},
+		{"state", 200, `{"data":[{"ref":"tok-1","state":"paid"}]}`, connector.Happened},
+		{"state", 200, `{"data":[{"ref":"tok-2","state":"paid"}]}`, connector.Absent},
+		{"comments", 200, `[{"body":"x KEEP:TOK-1"}]`, connector.Retry},
+		{"comments", 200, `[{"body":"xkeep:tok-1"}]`, connector.Retry},
+		{"comments", 200, `[{"body":"keep:tok-2"}]`, connector.Absent},
 		{"marker", 200, `[{"body":"hello\n<!-- keep:tok-1 -->"}]`, connector.Happened},
 		{"marker", 200, `[{"body":"hello\n<!-- keep:tok-12 -->"}]`, connector.Retry},
 		{"marker", 200, `[{"title":"keep:tok-1"}]`, connector.Retry},
@@ -483,13 +556,15 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 		`reconcile = { path = "/x/{id}", method = "HEAD" }`:                "tools.x.reconcile.method: is HEAD",
 		`reconcile = { path = "/x", contains = { body = "{id}" } }`:        "tools.x.reconcile.contains: must contain {token}",
 		`reconcile = { path = "/x/{id}", absent_if = { status = [404] } }`: "tools.x.reconcile.absent_if: needs path or header",
-		`reconcile = { path = "/x/{id}", absent_if = {} }`:                 "tools.x.reconcile.absent_if: needs path or header",
-		`reconcile = { path = "/x/{id}", empty_if = { path = "$.n" } }`:    "tools.x.reconcile.empty_if: is for a list at items",
-		`reconcile = { path = "/x/{id}", empty_if = { status = [200] } }`:  "tools.x.reconcile.empty_if: needs path or header",
-		`reconcile = { path = "/x/{id}", absent_if = { path = "error" } }`: "tools.x.reconcile.absent_if.path: is \"error\", want",
-		`token = { metadata = "keep_id" }` + "\ndeduplicates = true":       "tools.x.token: is required with deduplicates",
-		`token = { format = "sha1", header = "K" }`:                        "tools.x.token.format: is \"sha1\"",
-		`token = { append = { param = "id", text = "x" } }`:                "tools.x.token.append.text: must hold {token}",
+		`start = { path = "/d", id = "$.id", gone_means = "applied", gone = { path = "/d/{start}", absent_if = { status = [404] } } }`: "tools.x.start.gone.absent_if: needs path or header",
+		`start = { path = "/d", id = "$.id", gone_means = "applied", gone = { path = "/d/{start}", absent_if = {} } }`:                 "tools.x.start.gone.absent_if: needs path or header",
+		`reconcile = { path = "/x/{id}", absent_if = {} }`:                                                                             "tools.x.reconcile.absent_if: needs path or header",
+		`reconcile = { path = "/x/{id}", empty_if = { path = "$.n" } }`:                                                                "tools.x.reconcile.empty_if: is for a list at items",
+		`reconcile = { path = "/x/{id}", empty_if = { status = [200] } }`:                                                              "tools.x.reconcile.empty_if: needs path or header",
+		`reconcile = { path = "/x/{id}", absent_if = { path = "error" } }`:                                                             "tools.x.reconcile.absent_if.path: is \"error\", want",
+		`token = { metadata = "keep_id" }` + "\ndeduplicates = true":                                                                   "tools.x.token: is required with deduplicates",
+		`token = { format = "sha1", header = "K" }`:                                                                                    "tools.x.token.format: is \"sha1\"",
+		`token = { append = { param = "id", text = "x" } }`:                                                                            "tools.x.token.append.text: must hold {token}",
 		`key_lasts = "1h"`:                 "tools.x.key_lasts: needs deduplicates",
 		`on_resend = { happened = [409] }`: "tools.x.on_resend: needs deduplicates",
 		`answer = "xml"`:                   "tools.x.answer: is \"xml\"",
@@ -504,6 +579,51 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 			t.Errorf("%s: %v", extra, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", extra, err, want)
+		}
+	}
+}
+
+// TestAShortPageThatSaysMore holds a lookup to the law where the service gives fewer entries to a page than it was
+// asked for: what it says of more pages counts, and so does a page that says that it failed.
+func TestAShortPageThatSaysMore(t *testing.T) {
+	t.Parallel()
+	const tools = `
+[tools.paged]
+effect = "mutate"
+path = "/payments"
+identity = ["id"]
+token = { metadata = "keep_id" }
+[tools.paged.reconcile]
+path = "/payments"
+complete = true
+match = { "metadata.keep_id" = "{token}" }
+pages = { style = "page", items = "$.data", param = "page", size = 2, size_param = "n" }
+`
+	const other, ours = `{"metadata":{"keep_id":"tok-0"}}`, `{"metadata":{"keep_id":"tok-1"}}`
+	for _, c := range []struct {
+		pages []string // the last one again and again
+		link  string
+		want  connector.Verdict
+	}{
+		{[]string{`{"data":[` + other + `],"has_more":true}`}, "", connector.Retry},
+		{[]string{`{"data":[` + other + `]}`}, `</payments?page=2>; rel="next"`, connector.Retry},
+		{[]string{`{"data":[` + other + `],"has_more":false}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `,` + other + `],"has_more":true}`, `{"data":[],"has_more":false}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[]}`}, "", connector.Retry},
+		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[` + ours + `]}`}, "", connector.Happened},
+	} {
+		read := 0
+		conn := openTools(t, tools, func(w http.ResponseWriter, r *http.Request) {
+			page := c.pages[min(read, len(c.pages)-1)]
+			read++
+			h := http.Header{}
+			if c.link != "" {
+				h.Set("Link", c.link)
+			}
+			(&reply{status: 200, body: page, header: h}).ServeHTTP(w, r)
+		})
+		if got, err := reconcile(t, conn, "paged", `{"id":17}`); err != nil || got.Verdict != c.want {
+			t.Errorf("%q with the link %q: %q%s, %v; want %q", c.pages, c.link, got.Verdict, got.Detail, err, c.want)
 		}
 	}
 }

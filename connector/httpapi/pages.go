@@ -149,7 +149,7 @@ func addMembers(body []byte, more url.Values) ([]byte, error) {
 	fields = maps.Clone(fields)
 	for name := range more {
 		value := any(more.Get(name))
-		if n, err := strconv.Atoi(more.Get(name)); err == nil {
+		if n, err := strconv.Atoi(more.Get(name)); err == nil && strconv.Itoa(n) == more.Get(name) { // 007 is a text
 			value = n
 		}
 		raw, err := jsonval.Encode(value)

@@ -340,3 +340,36 @@ func TestEmptyPageBeforeOthers(t *testing.T) {
 		t.Errorf("%+v, %v; want the row of the second page", l, err)
 	}
 }
+
+// TestCursorsGoBackAsTheyCame has a service whose cursors are texts of digits.
+func TestCursorsGoBackAsTheyCame(t *testing.T) {
+	t.Parallel()
+	const tools = `
+[tools.list]
+effect = "list"
+method = "POST"
+path = "/list"
+pages = { style = "cursor", in = "body", items = "$.data", next = "$.next", param = "after", size = 1, size_param = "n" }
+`
+	for _, cursor := range []string{"007", "+7", "-0", "12345678901234567890"} {
+		var asked []string
+		conn := openTools(t, tools, func(w http.ResponseWriter, r *http.Request) {
+			var body struct {
+				After any
+				N     int
+			}
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.N != 1 {
+				t.Errorf("a page of %d, %v", body.N, err)
+			}
+			asked = append(asked, fmt.Sprint(body.After))
+			next := "null"
+			if body.After == nil {
+				next = strconv.Quote(cursor)
+			}
+			fmt.Fprintf(w, `{"data":[{"id":1}],"next":%s}`, next)
+		})
+		if _, err := mustRead(t, conn, "list", `{}`); err != nil || len(asked) != 2 || asked[1] != cursor {
+			t.Errorf("the cursor %q: asked for %q, %v", cursor, asked, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -251,7 +252,7 @@ var unreadablePages = []string{"odd-page", "page-without-items", "page-without-n
 // lookThrough looks for the effect in a list that comes in pages. Whatever goes wrong on
 // the way leaves the question open, since the effect may be on a page that was not read.
 func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutation) (connector.Answer, error) {
-	found, seen, count, whole := connector.Answer{}, "", 0, false
+	found, seen, failed, whole, list := connector.Answer{}, "", "", false, search{}
 	fetch := func(at string, more url.Values) (a answer, _ json.RawMessage, f *keep.Failure) {
 		var err error
 		if a, seen, err = m.lookAt(ctx, at, more, mut); err != nil {
@@ -261,6 +262,8 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		if !a.isJSON() || err != nil || !slices.Contains(m.lookup.applied, a.status) {
 			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", seen)
 		}
+		failed = cmp.Or(failed, failure(body))
+		list.part = cmp.Or(failed, m.lookup.pages.continues(a, body)) // the last page says whether there is more
 		return a, body, nil
 	}
 	f := m.lookup.pages.each(m.service, target, "", fetch, func(_ string, p page) bool {
@@ -269,10 +272,10 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 				found = connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: m.service.hide.JSON(record)}}
 				return false
 			}
+			list.add(m.lookup, record, mut)
 		}
-		count += len(p.items)
 		whole = !p.more
-		return count < maxLookupItems
+		return list.entries < maxLookupItems
 	})
 	switch {
 	case found.Verdict == connector.Happened:
@@ -281,12 +284,14 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		return connector.Answer{}, f
 	case f != nil:
 		return retry(f.Message), nil
-	case whole && m.lookup.absentFrom(count):
-		found = connector.Answer{Verdict: connector.Absent, Detail: fmt.Sprintf(", a complete list of %d without it", count)}
-	case whole && count == 0:
+	case whole && m.lookup.absentFrom(list):
+		found = connector.Answer{Verdict: connector.Absent, Detail: fmt.Sprintf(", a complete list of %d without it", list.entries)}
+	case whole && list.entries == 0 && list.part == "":
 		found = connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
+	case list.part != "" || list.near:
+		found = retry(list.why())
 	default:
-		found = retry(fmt.Sprintf(", but none of %d entries is what was sent", count))
+		found = retry(fmt.Sprintf(", but none of %d entries is what was sent", list.entries))
 	}
 	found.Detail = seen + found.Detail
 	return found, nil
@@ -363,16 +368,20 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 	case !listed:
 		records = []json.RawMessage{found}
 	}
+	list := search{part: cmp.Or(failure(result), saysMore(a, result))}
 	for _, record := range records {
 		if l.proves(record, listed, mut) {
 			return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: record}}
 		}
+		list.add(l, record, mut)
 	}
 	switch {
-	case listed && l.absentFrom(len(records)):
+	case listed && l.absentFrom(list):
 		return connector.Answer{Verdict: connector.Absent, Detail: ", a complete list without it"}
-	case listed && len(records) == 0:
+	case listed && len(records) == 0 && list.part == "":
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
+	case listed:
+		return retry(list.why())
 	}
 	return retry(", but what it holds is not what was sent")
 }
@@ -381,15 +390,40 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 // well be a success.
 func (l *lookup) searches() bool { return len(l.query)+len(l.path.query)+len(l.fixed.members) > 0 }
 
-// hasEmptyList reports whether a member of the object is an empty array.
+// listNames are members in which services have what a search found.
+var listNames = []string{"data", "results", "result", "items", "records", "rows", "hits", "entries", "list", "value", "values", "nodes", "edges", "objects"}
+
+// hasEmptyList reports whether a member of the object is an empty array, or a member at any depth that is named as
+// a list is empty, or null.
 func hasEmptyList(raw json.RawMessage) bool {
-	fields, err := jsonval.Fields(raw)
-	if err != nil {
+	v, err := jsonval.Decode(raw)
+	object, ok := v.(map[string]any)
+	if err != nil || !ok {
 		return false
 	}
-	for _, v := range fields {
-		if list, ok := elements(v); ok && len(list) == 0 {
+	for _, value := range object {
+		if list, ok := value.([]any); ok && len(list) == 0 {
 			return true
+		}
+	}
+	return lacksAList(object)
+}
+
+func lacksAList(object map[string]any) bool {
+	for name, value := range object {
+		switch v := value.(type) {
+		case nil:
+			if slices.Contains(listNames, strings.ToLower(name)) {
+				return true
+			}
+		case []any:
+			if len(v) == 0 && slices.Contains(listNames, strings.ToLower(name)) {
+				return true
+			}
+		case map[string]any:
+			if lacksAList(v) {
+				return true
+			}
 		}
 	}
 	return false

@@ -76,6 +76,9 @@ func (b *builder) goneConfig(inner *builder, s *start, cfg *Start) {
 	}
 	inner.statuses("gone.absent", cfg.Gone.Absent, 400, 499)
 	if cfg.Gone.AbsentIf != nil {
+		if cfg.Gone.AbsentIf.Path == "" && cfg.Gone.AbsentIf.Header == "" {
+			inner.addf("gone.absent_if", "needs path or header: a gateway has statuses too")
+		}
 		c := inner.condition("gone.absent_if", *cfg.Gone.AbsentIf)
 		s.isGone = &c
 	} else if s.applied {

@@ -215,9 +215,9 @@ func (t *mover) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt,
 	if uids, ok := dest.Nums(); ok && len(uids) == 1 {
 		return connector.Receipt{Result: moved(&mailID{p.To, data.UIDValidity, uids[0]})}, nil
 	}
-	// The server names no new id: it cannot, or somebody moved the mail a moment before.
+	// The server names no new id: it cannot, or it cannot of that folder, or somebody moved the mail a moment before.
 	if b.Caps().Has(imap.CapUIDPlus) {
-		return connector.Receipt{}, t.a.fail(ctx, "move", gone(id))
+		return connector.Receipt{}, t.a.failf("move", keep.ClassUnknown, "unclear", "the server says OK, and not where %s is now; it may have moved it", id)
 	}
 	return connector.Receipt{Result: moved(nil)}, nil
 }

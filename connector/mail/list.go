@@ -84,10 +84,10 @@ type lister struct {
 }
 
 // headers reads the headers of mails. One that the server cannot deliver, or delivers in
-// a form that nobody can read, costs its own place and no other.
+// a form that nobody can read, costs its own place and no other. One that is not in the result was deleted.
 func (l *lister) headers(ctx context.Context, uids []imap.UID) (map[imap.UID]summary, error) {
 	out := map[imap.UID]summary{}
-	first := l.read(imap.UIDSetNum(uids...), out)
+	first := l.read(uids, out)
 	if first == nil || ctx.Err() != nil {
 		return out, first
 	}
@@ -99,7 +99,7 @@ func (l *lister) headers(ctx context.Context, uids []imap.UID) (map[imap.UID]sum
 		if err != nil {
 			return nil, first
 		}
-		if problem := l.read(imap.UIDSetNum(uid), out); problem != nil {
+		if problem := l.read([]imap.UID{uid}, out); problem != nil {
 			if l.odd++; l.odd > maxOdd || ctx.Err() != nil {
 				return nil, first
 			}
@@ -112,16 +112,27 @@ func (l *lister) headers(ctx context.Context, uids []imap.UID) (map[imap.UID]sum
 	return out, nil
 }
 
-// read adds what it can read to out.
-func (l *lister) read(set imap.UIDSet, out map[imap.UID]summary) error {
+// read adds what it can read to out. It returns an error if the server still finds one of the mails of which it says
+// nothing, or less than it was asked: only what it does not find was deleted.
+func (l *lister) read(uids []imap.UID, out map[imap.UID]summary) error {
 	options := &imap.FetchOptions{Flags: true, RFC822Size: true, BodySection: []*imap.FetchItemBodySection{headerSection}}
-	err := l.b.fetch(set, options, maxHeader, func(m told) {
-		out[m.uid] = summarize(mailID{l.folder, l.validity, m.uid}, m.flags, &m.size, eml.Parse(m.raw))
+	err := l.b.fetch(imap.UIDSetNum(uids...), options, maxHeader, func(m told) {
+		if m.section { // it may tell of new flags first
+			out[m.uid] = summarize(mailID{l.folder, l.validity, m.uid}, m.flags, &m.size, eml.Parse(m.raw))
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("read the headers of mails: %w", err)
 	}
-	return nil
+	missing := slices.DeleteFunc(slices.Clone(uids), func(uid imap.UID) bool { _, ok := out[uid]; return ok })
+	if len(missing) == 0 {
+		return nil
+	}
+	there, err := l.b.find(l.folder, &imap.SearchCriteria{UID: []imap.UIDSet{imap.UIDSetNum(missing...)}}, 0, len(missing))
+	if err == nil && len(there) > 0 {
+		err = fmt.Errorf("read the headers of mails: the server finds mail %d, and leaves it out or its header", there[0])
+	}
+	return err
 }
 
 // reopen opens a session of its own in the folder, which must be the same still.

@@ -110,7 +110,7 @@ func sentResult(id string) json.RawMessage {
 	return raw
 }
 
-// recipients returns who gets the mail, each once.
+// recipients returns who gets the mail, each once. The domain of an address has no case.
 func (s *sender) recipients(l letter) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -119,8 +119,9 @@ func (s *sender) recipients(l letter) []string {
 		list = append(list, s.a.from)
 	}
 	for _, a := range list {
-		if !seen[a.Address] {
-			seen[a.Address] = true
+		at := strings.LastIndexByte(a.Address, '@')
+		if key := a.Address[:at] + strings.ToLower(a.Address[at:]); !seen[key] {
+			seen[key] = true
 			out = append(out, a.Address)
 		}
 	}

@@ -99,7 +99,7 @@ func (s *service) look(ctx context.Context, key string) (state, *response, error
 	if err != nil {
 		return unclear, nil, err
 	}
-	if a.status == http.StatusNotFound && a.code == "NoSuchKey" && (a.of == "" || strings.TrimPrefix(a.of, "/") == strings.TrimPrefix(key, "/")) {
+	if a.lacks(key) {
 		return missing, a, nil
 	}
 	return unclear, a, nil
@@ -185,7 +185,7 @@ func (t *putter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, t.s.lost(ctx, "put", true, err)
 	case a.status == http.StatusOK && a.header.Get("ETag") != "":
 		return connector.Receipt{Result: put(p.Key, a)}, nil
-	case a.status == http.StatusPreconditionFailed, a.status == http.StatusNotFound && p.Overwrite != "" && a.code == "NoSuchKey":
+	case a.status == http.StatusPreconditionFailed, p.Overwrite != "" && a.lacks(p.Key):
 		return t.whose(ctx, m.Token, p)
 	case a.status < 300:
 		return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "bad-answer", "the answer %s has no ETag, so it is not that of S3", a.say())

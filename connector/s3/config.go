@@ -15,6 +15,7 @@ import (
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/once"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // Kind is what configuration calls this connector.
@@ -75,7 +76,7 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 		return nil, err
 	}
 	s := &service{
-		name: name, base: base, bucket: cfg.Bucket, region: region, hide: strings.NewReplacer(cfg.SecretKey, "[hidden]", cfg.AccessKey, "[hidden]"),
+		name: name, base: base, bucket: cfg.Bucket, region: region, hide: redact.New(cfg.SecretKey, cfg.AccessKey, cfg.SessionToken),
 		credentials: aws.Credentials{AccessKeyID: cfg.AccessKey, SecretAccessKey: cfg.SecretKey, SessionToken: cfg.SessionToken},
 		signer:      v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }),
 		reads:       once.NewTransport(true), changes: once.NewTransport(false),

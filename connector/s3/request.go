@@ -20,6 +20,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/once"
+	"github.com/keep-run/keep/internal/redact"
 )
 
 // Bounds.
@@ -37,7 +38,7 @@ type service struct {
 	bucket, region string
 	credentials    aws.Credentials
 	signer         *v4.Signer
-	hide           *strings.Replacer
+	hide           redact.Redactor
 	pinned         json.RawMessage
 	reads, changes *once.Transport
 	timeout        time.Duration
@@ -147,6 +148,11 @@ func (a *response) parseError() {
 	}
 }
 
+// lacks reports whether the service says itself that there is no object of that key.
+func (a *response) lacks(key string) bool {
+	return a.status == http.StatusNotFound && a.code == "NoSuchKey" && (a.of == "" || strings.TrimPrefix(a.of, "/") == strings.TrimPrefix(key, "/"))
+}
+
 // say describes an answer for a person.
 func (a *response) say() string {
 	if a.code != "" {
@@ -162,7 +168,7 @@ func (s *service) failf(tool string, class keep.Class, code, format string, args
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s.hide.Replace(fmt.Sprintf(format, args...)), "\uFFFD"))
+	}, strings.ToValidUTF8(s.hide.Text(fmt.Sprintf(format, args...)), "\uFFFD"))
 	if len(text) > 1000 {
 		text = strings.ToValidUTF8(text[:1000], "") + "…"
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -395,7 +396,36 @@ func TestAnotherKeyIsMissing(t *testing.T) {
 		if err != nil || a.Verdict != want {
 			t.Errorf("%q: %+v, %v; want %s", of, a, err, want)
 		}
+		text, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), m.Payload)
+		if null := err == nil && string(text) == "null"; null != (want == connector.Happened) {
+			t.Errorf("%q: get says %s, %v", of, text, err)
+		}
 		srv.Close()
+	}
+}
+
+// TestSecretsAreHidden has a service that repeats the credentials, as they are and as a URL has them.
+func TestSecretsAreHidden(t *testing.T) {
+	cfg := config("")
+	cfg.SecretKey, cfg.SessionToken = "s3cr3t/with+signs==", "t0ken/of+a+session=="
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		if r.Method != http.MethodHead {
+			fmt.Fprintf(w, "<Error><Code>InvalidToken</Code><Message>%s %s %s %s %s</Message></Error>", r.Header.Get("X-Amz-Security-Token"),
+				url.QueryEscape(cfg.SessionToken), cfg.SecretKey, url.QueryEscape(cfg.SecretKey), cfg.AccessKey)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	cfg.BaseURL = srv.URL
+	conn := open(t, cfg)
+	_, errPut := mutate(t, conn, "put", "t", `{"key":"k","text":"x"}`)
+	_, errGet := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(`{"key":"k"}`))
+	for _, err := range []error{errPut, errGet} {
+		for _, secret := range []string{"t0ken", "s3cr3t", cfg.AccessKey} {
+			if _, code := class(t, err); code != keep.CodeUnauthenticated || strings.Contains(err.Error(), secret) {
+				t.Errorf("%q is in %v", secret, err)
+			}
+		}
 	}
 }
 

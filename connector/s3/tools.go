@@ -240,7 +240,7 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 	switch {
 	case err != nil:
 		return nil, s.lost(ctx, "get", false, err)
-	case a.status == http.StatusNotFound && a.code == "NoSuchKey":
+	case a.lacks(p.Key):
 		return nil, nil
 	case a.status != http.StatusOK && a.status != http.StatusPartialContent:
 		return nil, s.refused("get", false, a)

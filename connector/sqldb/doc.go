@@ -21,6 +21,8 @@
 // together with table; row and set are payload. In where a value means equality
 // (null: is null), and an object means operators: {gt, gte, lt, lte, ne, in, like}.
 //
+// list gives rows that order_by has alike in the order of the primary key, so that pages of them hold together.
+//
 // createTable is there with create = true, which also makes an SQLite file that is
 // missing. Its types are text, integer, number, decimal, boolean, time, json and bytes.
 // It makes a table that is missing; one that is there must have those columns, of those

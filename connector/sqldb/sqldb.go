@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -151,6 +152,9 @@ type database struct {
 
 // withoutPassword returns the address of a database as it may be shown.
 func withoutPassword(address string) string {
+	if strings.HasPrefix(address, "sqlite:") {
+		return address // the path of a file, whatever is in it
+	}
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Opaque != "":
@@ -162,9 +166,18 @@ func withoutPassword(address string) string {
 	case u.User != nil:
 		u.User = url.User(u.User.Username())
 	}
-	u.RawQuery = "" // it may hold a password, too
+	places := url.Values{} // the rest of the query may hold a password
+	for name, values := range u.Query() {
+		if slices.Contains(placeNames, name) {
+			places[name] = values
+		}
+	}
+	u.RawQuery = places.Encode()
 	return u.String()
 }
+
+// placeNames are what the query of an address says about which tables are meant.
+var placeNames = []string{"host", "port", "user", "role", "dbname", "database", "service", "servicefile", "search_path", "options"}
 
 // An engine is one kind of database. It is wide because a kind is chosen once, for statements
 // and for definitions; what uses one takes its dialect or its definer.

@@ -415,3 +415,60 @@ func TestPostgresValues(t *testing.T) {
 		t.Errorf("by bytes in a schema: %s, %v", got, err)
 	}
 }
+
+// TestPinNamesThePlace: a connection to another schema, host or file of one address reaches other tables, and its ledger
+// table knows nothing of the calls of before.
+func TestPinNamesThePlace(t *testing.T) {
+	t.Parallel()
+	pin := func(url string) string {
+		conn := open(t, sqldb.Config{URL: url})
+		return string(tool(t, conn, "insert").(connector.Pinner).Pin())
+	}
+	const base = "postgres://ann:s3cr3t@db.example.com/crm"
+	seen := map[string]string{}
+	for _, url := range []string{
+		base, base + "?search_path=a", base + "?search_path=b", base + "?options=-csearch_path%3Dc", base + "?role=r", base + "?dbname=other",
+		"postgres:///crm?host=a.example.com", "postgres:///crm?host=b.example.com", "postgres:///crm?host=b.example.com&port=5433",
+		"sqlite:/data/a?b.db", "sqlite:/data/a?c.db",
+	} {
+		text := pin(url)
+		if other, twice := seen[text]; twice {
+			t.Errorf("%s and %s have the pin %s", url, other, text)
+		}
+		seen[text] = url
+	}
+	with := base + "?password=s3cr3t&sslmode=disable&connect_timeout=3"
+	if got := pin(with); got != pin(base) || strings.Contains(got, "s3cr3t") {
+		t.Errorf("the pin of %s is %s, want that without what leads nowhere else", with, got)
+	}
+}
+
+// TestPagesOfEqualRows reads a list in pages by a column that many rows have alike, while a row of it is changed.
+func TestPagesOfEqualRows(t *testing.T) {
+	each(t, func(t *testing.T, db target) {
+		db.exec(t, "CREATE TABLE jobs (id integer PRIMARY KEY, day text NOT NULL, note text)")
+		for id := 1; id <= 6; id++ {
+			db.exec(t, fmt.Sprintf("INSERT INTO jobs VALUES (%d, 'mon', NULL)", id))
+		}
+		conn, seen := open(t, sqldb.Config{URL: db.url}), map[string]int{}
+		for offset := 0; offset < 6; offset += 2 {
+			raw, err := read(t, conn, "list", fmt.Sprintf(`{"table":"jobs","columns":["id"],"order_by":["day"],"limit":2,"offset":%d}`, offset))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rows []struct{ ID int }
+			if err := json.Unmarshal([]byte(raw), &rows); err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range rows {
+				seen[fmt.Sprint(row.ID)]++
+			}
+			db.exec(t, "UPDATE jobs SET note = 'seen' WHERE id = 1") // Postgres writes it anew, behind the others
+		}
+		for id := 1; id <= 6; id++ {
+			if n := seen[fmt.Sprint(id)]; n != 1 {
+				t.Errorf("row %d was listed %d times", id, n)
+			}
+		}
+	})
+}

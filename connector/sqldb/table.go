@@ -294,12 +294,10 @@ func (s *statement) oneOf(c column, raw json.RawMessage) error {
 	return nil
 }
 
-// order adds ORDER BY; a name with a minus before it is descending.
+// order adds ORDER BY; a name with a minus before it is descending. Rows that it has alike come in the order of the
+// primary key: else a database may give them in another order to the next page.
 func (s *statement) order(by []string) error {
-	if len(by) == 0 {
-		by = s.table.primary
-	}
-	for i, name := range by {
+	for i, name := range slices.Concat(by, s.table.primary) {
 		plain, descending := strings.CutPrefix(name, "-")
 		if _, err := s.table.column(plain); err != nil {
 			return fmt.Errorf("order_by: %w", err)

@@ -66,7 +66,7 @@ connector/packs         timed
 connector/pairings      timed
 connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
 connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular
-connector/s3            clock  . law/ledger connector connector/internal/... connector/once
+connector/s3            clock  . law/ledger connector connector/internal/... connector/once internal/redact
 connector/sqldb         timed  . law/ledger connector connector/internal/...
 
 script/workflow         timed  . connector law/policy law/schedule

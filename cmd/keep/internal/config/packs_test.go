@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -271,6 +274,48 @@ func TestPackExamples(t *testing.T) {
 			}
 			if err := c.MustCompile("keep:schema").Validate(example); err != nil {
 				t.Errorf("%s: the example does not fit: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestLookupsReadEachPage has services answer a lookup with a page without entries that says where the next one is, as
+// they do where a filter takes long.
+func TestLookupsReadEachPage(t *testing.T) {
+	t.Parallel()
+	for tool, c := range map[string]struct{ base, secret, params, first, second, none string }{
+		"airtable.create": {"", "pat", `{"baseId":"appX","table":"T","fields":{"Name":"n"}}`, `{"records":[],"offset":"itr/1"}`,
+			`{"records":[{"id":"rec1","fields":{"KeepID":"tok-1"}}]}`, `{"records":[]}`},
+		"notion.createPage": {"/v1", "ntn", `{"parent":{"database_id":"d"},"properties":{}}`, `{"results":[],"has_more":true,"next_cursor":"c-1"}`,
+			`{"results":[{"id":"p1","properties":{"Keep ID":{"rich_text":[{"plain_text":"tok-1"}]}}}],"has_more":false,"next_cursor":null}`,
+			`{"results":[],"has_more":false,"next_cursor":null}`},
+	} {
+		for _, there := range []bool{true, false} {
+			answers := []string{c.first, c.second}
+			if !there {
+				answers[1] = c.none
+			}
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				next := 0
+				if strings.Contains(r.URL.RawQuery+string(body), "itr%2F1") || strings.Contains(string(body), `"c-1"`) {
+					next = 1
+				}
+				io.WriteString(w, answers[next])
+			}))
+			t.Cleanup(srv.Close)
+			pack, name, _ := strings.Cut(tool, ".")
+			conn := openPack(t, fmt.Sprintf("[connections.svc]\nconnector = %q\nbase_url = %q\nsecret = \"${secret:svc}\"\n", pack, srv.URL+c.base), c.secret)
+			want := map[bool]connector.Verdict{true: connector.Happened, false: connector.Absent}[there]
+			for _, tl := range conn.Tools {
+				if tl.Spec().Name != name {
+					continue
+				}
+				a, err := tl.(connector.Reconciler).Reconcile(t.Context(), keep.Mutation{Token: "tok-1", Payload: json.RawMessage(c.params)})
+				if err != nil || a.Verdict != want {
+					t.Errorf("%s: %s: %+v, %v; want %s", tool, answers[1], a, err, want)
+				}
 			}
 		}
 	}

@@ -1,0 +1,208 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/jsonval"
+)
+
+// This file finds what keeps a list in which the effect is not from showing that there is none: an
+// answer that says that it failed, or that there is more, and an entry that has what was sent in
+// another spelling. None of it shows an effect.
+
+// failure returns why a body with a list is not all there is, if it says that something of it failed.
+func failure(body json.RawMessage) string {
+	if fields, err := jsonval.Fields(body); err == nil && fails(fields) {
+		return "the answer says that something of it failed"
+	}
+	return ""
+}
+
+// Members in which services say whether a list has more, and those that say where: without
+// underscores and the like, in lower case.
+var (
+	moreFlags = []string{"hasmore", "hasnext", "hasnextpage", "more", "istruncated", "truncated", "incompleteresults"}
+	moreAt    = []string{
+		"next", "nextcursor", "nextpage", "nextpagetoken", "nexttoken", "nextlink", "odatanextlink", "nexturl", "offset", "continuationtoken",
+		"lastevaluatedkey",
+	}
+)
+
+// saysMore returns why a body with a list is not all there is, if it says that there is more. A flag
+// counts more than an address: some services give one to the page after the last, too.
+func saysMore(a answer, body json.RawMessage) string {
+	const why = "the answer says that the list has more"
+	v, err := jsonval.Decode(body)
+	if err != nil {
+		return ""
+	}
+	flag, at := tellsOfMore(v)
+	if flag != nil {
+		if *flag {
+			return why
+		}
+		return ""
+	}
+	if _, linked, err := nextLink(a.header); at || linked || err != nil && strings.Contains(a.header.Get("Link"), "next") {
+		return why
+	}
+	return ""
+}
+
+// tellsOfMore returns what the members of objects say, and not those of entries: the first flag that
+// is true, or else one that is false, and whether there is an address.
+func tellsOfMore(v any) (flag *bool, at bool) {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	for name, value := range object {
+		name = strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "", "@", "", "$", "").Replace(name))
+		if b, ok := value.(bool); ok && slices.Contains(moreFlags, name) && (flag == nil || b) {
+			flag = &b
+		}
+		at = at || slices.Contains(moreAt, name) && leadsOn(name, value)
+		inner, innerAt := tellsOfMore(value)
+		if at = at || innerAt; inner != nil && (flag == nil || *inner) {
+			flag = inner
+		}
+	}
+	return flag, at
+}
+
+// leadsOn reports whether a value is an address of more. An offset that is a number is where this page began.
+func leadsOn(name string, v any) bool {
+	switch v := v.(type) {
+	case string:
+		return v != ""
+	case json.Number:
+		return name != "offset"
+	case map[string]any:
+		return len(v) > 0
+	}
+	return false
+}
+
+// continues is saysMore for a page that the pager takes for the last one because it is short. Where
+// the configuration names what says that there is more, that is believed.
+func (p *pager) continues(a answer, body json.RawMessage) string {
+	if p.more != nil || p.style == "cursor" || p.style == "link" {
+		return ""
+	}
+	return saysMore(a, body)
+}
+
+// A sent is what a field is compared with: a value, or a marker that its text contains.
+type sent struct {
+	field  string
+	value  json.RawMessage
+	marker string // empty: value counts
+}
+
+// sent returns what of the call match and contains compare. A fixed text and a time are left out: our own record in
+// another state is no absence. It is never nil.
+func (l *lookup) sent(mut keep.Mutation) []sent {
+	out := []sent{}
+	v, err := l.values(mut)
+	if err != nil {
+		return out
+	}
+	for _, f := range l.match {
+		if want, err := f.value.json(v); err == nil && ofCall(f.value.names()) {
+			out = append(out, sent{field: f.key, value: want})
+		}
+	}
+	for _, f := range l.contains {
+		if marker, err := f.value.fill(v); err == nil && marker != "" && ofCall(f.value.names()) {
+			out = append(out, sent{field: f.key, marker: marker})
+		}
+	}
+	return out
+}
+
+// resembles reports whether a record, which does not prove the effect, has all that was sent, in another spelling:
+// services change case, white space, times, and numbers into texts. Nothing shows then that it is another's.
+func resembles(record json.RawMessage, all []sent) bool {
+	return !slices.ContainsFunc(all, func(s sent) bool {
+		got := fieldOf(record, s.field)
+		if s.marker != "" {
+			return !mentions(got, s.marker)
+		}
+		return len(got) == 0 || !alike(got, s.value)
+	})
+}
+
+// mentions reports whether a text, or one of a list, has a marker in any case, also as a part of a word.
+func mentions(field json.RawMessage, marker string) bool {
+	list, ok := elements(field)
+	if !ok {
+		list = []json.RawMessage{field}
+	}
+	return slices.ContainsFunc(list, func(e json.RawMessage) bool {
+		var text string
+		return json.Unmarshal(e, &text) == nil && strings.Contains(strings.ToLower(text), strings.ToLower(marker))
+	})
+}
+
+// alike reports whether two values may be the same in another spelling. Of an object, what was sent
+// is looked for: services add members.
+func alike(got, want json.RawMessage) bool {
+	x, errX := jsonval.Decode(got)
+	y, errY := jsonval.Decode(want)
+	return errX == nil && errY == nil && alikeValues(x, y)
+}
+
+func alikeValues(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		object, ok := got.(map[string]any)
+		if !ok {
+			return false
+		}
+		for name, value := range want {
+			if !alikeValues(object[name], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		list, ok := got.([]any)
+		return ok && slices.EqualFunc(list, want, alikeValues)
+	}
+	x, okX := spelled(got)
+	y, okY := spelled(want)
+	return okX && okY && (x == y || sameTime(x, y) || isNumber(x) && isNumber(y) && jsonval.SameNumber(x, y))
+}
+
+// spelled returns a text, number or truth value as a text without what services change of one; false: it is
+// none of them.
+func spelled(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return strings.ToLower(strings.Join(strings.Fields(v), " ")), true
+	case json.Number:
+		return v.String(), true
+	case bool:
+		if v {
+			return "true", true
+		}
+		return "false", true
+	}
+	return "", false
+}
+
+// isNumber reports whether a text is a number as JSON writes it.
+func isNumber(s string) bool {
+	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && json.Valid([]byte(s))
+}
+
+// sameTime reports whether two texts are one moment, to the second.
+func sameTime(x, y string) bool {
+	a, errA := time.Parse(time.RFC3339, strings.ToUpper(x))
+	b, errB := time.Parse(time.RFC3339, strings.ToUpper(y))
+	return errA == nil && errB == nil && a.Unix() == b.Unix()
+}
