@@ -5,6 +5,8 @@ var keysBreaks = []Break{
 	// HTTP idempotency.
 	{"guard-crash-frees-the-key", "once", "law/key/law.go",
 		`LeaseEnded: Unknown,`, `LeaseEnded: Released,`, "./law/key"},
+	{"key-is-kept-for-less-than-was-said", "settled-stays", "law/key/law.go",
+		`	if r.ExpiresAt.Before(least) {`, `	if false {`, "./law/key -run TestApply/random_walks"},
 	{"guard-probe-is-dated-by-its-answer", "doubt-is-not-failure", "idempotency/probe.go",
 		`} else if asked.Before(rec`, `} else if asked = time.Now(); asked.Before(rec`, "./idempotency -run TestGuard/probe"},
 	{"guard-late-owner-is-believed", "settled-stays", "law/key/law.go",
