@@ -243,6 +243,10 @@ func (h *held) Release() error {
 		errs = append(errs, h.conn.close())
 		h.conn = nil
 	}
+	if h.db != nil {
+		errs = append(errs, openFiles.done(h.db.open))
+		h.db.open = nil
+	}
 	if h.lock != nil {
 		errs = append(errs, h.lock.Close())
 		h.lock = nil
