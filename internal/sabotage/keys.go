@@ -222,7 +222,7 @@ var keysBreaks = []Break{
 	{"refresh-without-lease", "one-at-a-time", "law/account/account.go",
 		`|| a.LeaseHost != host {`, `{`, "./law/account"},
 	{"refresh-by-two-hosts", "one-at-a-time", "store/postgres/account.go",
-		"AND (lease_host = '' OR", "AND (true OR", "./store/postgres -run TestStore/one_host_at_a_time_has_the_lease"},
+		"AND (lease_host = '' OR", "AND (true OR", "./store/postgres -run TestStorePooled/one_host_at_a_time_has_the_lease -all"},
 	{"typed-secret-shows", "no-ambient-power", "cmd/keep/accounts.go",
 		`before, err := term.MakeRaw(fd)`, `before, err := term.GetState(fd)`, "./cmd/keep -run TestTypedWithoutEcho"},
 	{"memory-in-a-file", "no-ambient-power", "cmd/keep/main.go",
