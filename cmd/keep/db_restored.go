@@ -55,7 +55,10 @@ then you are asked to connect the account again.
 
 Restored checks every record first, and the file itself, and refuses what is damaged. If
 the host of the file before did not end well, its log keep.db-wal is still there, which does not
-belong to the backup: it is renamed to keep.db-wal.before.`,
+belong to the backup: it is renamed to keep.db-wal.before.
+
+A backup that an earlier version made is brought up to date first. That version cannot restore
+it any more: keep a copy if you may go back to it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.restored(cmd.Context(), anyway) },
 	}

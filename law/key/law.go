@@ -190,9 +190,11 @@ func ofOwner(e Evidence) bool {
 //
 // What is done is kept for as long as the claim said, from now on: until now
 // nobody could have asked for the answer. Until then ExpiresAt is CreatedAt and
-// that time.
+// that time. It never becomes earlier, also where a claim says less than the one before: who
+// remembers that one takes a record that is gone before its time for lost.
 func move(r Record, to State, f Fact, now time.Time) Record {
 	r.UpdatedAt = now
+	least := r.ExpiresAt
 	switch {
 	case f.Evidence == Begun && r.State != Released, f.Evidence == Begun && r.Expired(now):
 		r = take(r, f.Claim, now)
@@ -226,6 +228,9 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 		r.ResolvedBy, r.Doubts = f.By, 0
 	case to != Unknown:
 		r.ResolvedBy = f.By
+	}
+	if r.ExpiresAt.Before(least) {
+		r.ExpiresAt = least
 	}
 	r.State = to
 	return r

@@ -253,6 +253,7 @@ func applyRandomWalks(t *testing.T) {
 			e.Fence = key.Fence(rapid.Int64Range(1, 3).Draw(t, "token"))
 			now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
 			e.Claim.Repeatable = rapid.Bool().Draw(t, "repeatable")
+			e.Claim.TTL = time.Duration(rapid.IntRange(1, 200).Draw(t, "kept for")) * time.Second
 			next, err := key.Apply(r, e, now)
 			if err != nil {
 				continue
@@ -264,6 +265,8 @@ func applyRandomWalks(t *testing.T) {
 				t.Fatalf("a stored answer moved by %s", e.Evidence)
 			case r.State == key.Unknown && next.State == key.Released && e.Evidence == key.LeaseEnded:
 				t.Fatalf("doubt became nothing by %s", e.Evidence)
+			case next.ExpiresAt.Before(r.ExpiresAt):
+				t.Fatalf("it is kept until %s by %s, and was to be until %s", next.ExpiresAt, e.Evidence, r.ExpiresAt)
 			case next.Doubts < 0:
 				t.Fatalf("doubts = %d", next.Doubts)
 			}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -262,12 +263,21 @@ func (k *Keys) Take(ctx context.Context, r key.Record) (there key.Record, err er
 func (k *Keys) Write(ctx context.Context, r key.Record) error {
 	err := r.Validate()
 	if err == nil {
-		err = k.writes.do(ctx, &keyRequest{ctx, r.ID, r})
+		err = movedAway(k.writes.do(ctx, &keyRequest{ctx, r.ID, r}))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// movedAway returns err as keep.ErrReplaced, too, if the fence of a database that was moved refused a key: what is executed all the
+// same would be executed again by who works on the other one.
+func movedAway(err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "P0001" && strings.Contains(e.Where, "keep_fence()") {
+		return fmt.Errorf("%w: %w", keep.ErrReplaced, err)
+	}
+	return err
 }
 
 // writeGroup stores the records of a group in one transaction. If the server
@@ -407,7 +417,7 @@ func (k *Keys) Sweep(ctx context.Context, now time.Time, limit int) (int, error)
 		SELECT n FROM idempotency_key
 		WHERE state IN ('done', 'done_without_body', 'released') AND expires_at <= $1
 		ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, millis(now), limit)
-	return int(tag.RowsAffected()), err
+	return int(tag.RowsAffected()), movedAway(err)
 }
 
 // List returns a page of the records that f selects, newest first, without their
@@ -488,7 +498,7 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 	if errors.Is(err, pgx.ErrTxClosed) {
 		err = key.ErrTxEnded
 	}
-	if err != nil {
+	if err = movedAway(err); err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
 	t.wrote = r

@@ -191,3 +191,36 @@ func TestGuardOfLostKeys(t *testing.T) {
 		t.Errorf("Run = %v, want ErrReplaced", err)
 	}
 }
+
+// A key that was given free, and is taken by a request whose answer is kept for less, is not lost when that is swept: who
+// wrote it before remembers that it was to be kept longer.
+func TestShorterKeysAreNotLost(t *testing.T) {
+	p := newKeyPast(t)
+	r := p.record("k")
+	write := func(k *postgres.Keys, f key.Fact) {
+		t.Helper()
+		next, err := key.Apply(r, f, time.Now())
+		if err == nil {
+			err = k.Write(t.Context(), next)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = next
+		r.Rev++
+	}
+	if err := p.keys.Write(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	r.Rev++
+	write(p.keys, key.Fact{Evidence: key.Nothing, Fence: 7, By: "owner"})
+	write(p.other, key.Fact{Evidence: key.Begun, Fence: 8, Lease: time.Hour,
+		Claim: key.Claim{ID: r.ID, Host: "h", Key: "k", Method: "POST", Path: "/short", TTL: time.Minute}})
+	write(p.other, key.Fact{Evidence: key.Answered, Fence: 8, By: "owner", Answer: key.Answer{Status: 200}})
+	if _, err := p.other.Sweep(t.Context(), time.Now().Add(time.Hour), 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.take(p.keys, "next"); err != nil {
+		t.Errorf("after a sweep: %v", err)
+	}
+}

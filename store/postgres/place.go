@@ -168,6 +168,9 @@ func (h *held) Set(ctx context.Context, m transfer.Mark) error {
 	return waited(err)
 }
 
+// Upgrade does nothing: no schema is marked as a backup, and Hold brings all others up to date; see transfer.Held.
+func (h *held) Upgrade(context.Context) error { return nil }
+
 // Restore pauses every workflow, says why in its note, and ends the transaction; see transfer.Held.
 func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(ctx, h.tx, false); err != nil {

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,16 +22,25 @@ func (db *DB) IDsWith(ctx context.Context, n keep.Noun, part string, limit int) 
 
 // EventsWith finds events by how their message ids begin or end.
 func (db *DB) EventsWith(ctx context.Context, w keep.WorkflowName, t keep.TopicName, part string, limit int) ([]keep.Place, error) {
-	text, args := stored.EventsWith(w, t, part, limit)
+	text, args := stored.EventsWith(w, t, partOf(part), limit)
 	return collect(ctx, db, scanPlace, text, args...)
 }
 
 // ItemsWith finds items by how their ids begin or end.
 func (db *DB) ItemsWith(ctx context.Context, w keep.WorkflowName, part string, limit int) ([]keep.Place, error) {
-	text, args := stored.ItemsWith(w, part, limit)
+	text, args := stored.ItemsWith(w, partOf(part), limit)
 	return collect(ctx, db, scanPlace, text, args...)
 }
 
+// partOf compares stored forms. An ending does not begin within the form of a byte: two digits after an escape.
+func partOf(part string) stored.Part {
+	return stored.Part{Text: part, Size: utf8.RuneCountInString(text(part)), Is: func(column, text, size string) string {
+		return strings.NewReplacer("{c}", column, "{t}", text, "{n}", size).Replace(`(substr({c}, 1, {n}) = {t}
+		    OR length({c}) >= {n} AND substr({c}, length({c}) - {n} + 1) = {t}
+		   AND strpos(substr({c}, greatest(length({c}) - {n} - 1, 1), least(length({c}) - {n}, 2)), E'\x1a') = 0)`)
+	}}
+}
+
 func scanPlace(row pgx.CollectableRow) (p keep.Place, err error) {
-	return p, row.Scan(&p.Workflow, &p.Topic, &p.ID)
+	return p, row.Scan(into(&p.Workflow), into(&p.Topic), into(&p.ID))
 }

@@ -102,6 +102,11 @@ func (db *DB) CountAlways() {
 	db.seconds = always
 }
 
+// MarkBackup makes a file a backup.
+func MarkBackup(ctx context.Context, path string) error {
+	return New(path, Config{}).markBackup(ctx, path, time.UnixMilli(1))
+}
+
 // OnCommitted has f called between a commit of Restore and what follows.
 func (p *Place) OnCommitted(f func()) { p.committed = f }
 

@@ -381,7 +381,13 @@ func TestRestoreDies(t *testing.T) {
 	db := openDB(t, path, sqlite.Config{Host: true})
 	must(t, putItem(t, db, "a"))
 	must(t, errors.Join(db.Backup(t.Context(), backup, time.UnixMilli(1)), db.Close()))
+	restoreDies(t, backup, 2, 1)
+}
 
+// restoreDies restores a backup, which takes so many commits, and then what there was after each of them and after every so
+// many pages that were written into the file.
+func restoreDies(t *testing.T, backup string, commits, pages int) {
+	t.Helper()
 	type moment struct{ file, log []byte }
 	var moments []moment
 	place := sqlite.At(backup)
@@ -393,10 +399,10 @@ func TestRestoreDies(t *testing.T) {
 		moments = append(moments, moment{file, log})
 	})
 	must(t, transfer.Mover{Now: time.UnixMilli(2)}.Restore(t.Context(), place))
-	if len(moments) != 2 {
-		t.Fatalf("%d commits, want 2", len(moments))
+	if len(moments) != commits {
+		t.Fatalf("%d commits, want %d", len(moments), commits)
 	}
-	torn := filepath.Join(dir, "torn.db")
+	torn := filepath.Join(filepath.Dir(backup), "torn.db")
 	for n, m := range moments {
 		const header, frame = 32, 24
 		size := int(m.file[16])<<8 | int(m.file[17])
@@ -404,11 +410,14 @@ func TestRestoreDies(t *testing.T) {
 		for at := header; at+frame+size <= len(m.log); at += frame + size {
 			frames[binary.BigEndian.Uint32(m.log[at:])] = m.log[at+frame : at+frame+size]
 		}
-		for _, page := range append([]uint32{0}, slices.Sorted(maps.Keys(frames))...) {
+		for i, page := range append([]uint32{0}, slices.Sorted(maps.Keys(frames))...) {
 			if page > 0 { // a checkpoint writes them in this order
 				end := int(page) * size
 				file = append(file, make([]byte, max(0, end-len(file)))...)
 				copy(file[end-size:], frames[page])
+			}
+			if i%pages != 0 {
+				continue
 			}
 			must(t, errors.Join(os.WriteFile(torn, file, 0o600), os.WriteFile(torn+"-wal", m.log, 0o600)))
 			if _, err := sqlite.At(torn).SetAsideLog(t.Context()); err != nil {

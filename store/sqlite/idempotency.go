@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/key"
 )
@@ -90,10 +93,20 @@ func (k *Keys) Write(ctx context.Context, r key.Record) error {
 			return err
 		})
 	}
-	if err != nil {
+	if err = movedAway(err); err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
 	return nil
+}
+
+// movedAway returns err as keep.ErrReplaced, too, if the fence of a database that was moved refused a key: what is executed all the
+// same would be executed again by who works on the other one.
+func movedAway(err error) error {
+	var e *sqlite.Error
+	if errors.As(err, &e) && e.Code() == sqlite3.SQLITE_CONSTRAINT_TRIGGER { // no table of keys has another trigger
+		return fmt.Errorf("%w: %w", keep.ErrReplaced, err)
+	}
+	return err
 }
 
 // writeKey inserts or updates one record with a function that runs a statement
@@ -182,7 +195,7 @@ func (k *Keys) Sweep(ctx context.Context, now time.Time, limit int) (int, error)
 			ORDER BY expires_at LIMIT ?)`, now, limit)
 		return err
 	})
-	return int(deleted), err
+	return int(deleted), movedAway(err)
 }
 
 // List returns a page of the records that f selects, newest first, without their

@@ -60,7 +60,7 @@ func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 		}
 		return result.RowsAffected()
 	}, r)
-	if err != nil {
+	if err = movedAway(err); err != nil {
 		return fmt.Errorf("write %s: %w", r.ID, err)
 	}
 	return nil

@@ -89,7 +89,7 @@ func (l *hostLock) bind(path string) error {
 		return !errors.Is(err, keep.ErrLocked)
 	})
 	if err != nil {
-		return errors.Join(err, f.Close())
+		return errors.Join(err, openFiles.close(f))
 	}
 	l.file = f
 	return nil
@@ -106,7 +106,7 @@ func checkName(path string) error {
 		return err
 	}
 	locked := fileLocked(f)
-	if err := f.Close(); err != nil || !locked {
+	if err := openFiles.close(f); err != nil || !locked {
 		return err
 	}
 	// A host has the lock beside the name that it goes by, too.
@@ -122,7 +122,7 @@ func checkName(path string) error {
 func (l *hostLock) Close() error {
 	var err error
 	if l.file != nil {
-		err = errors.Join(unlockFile(l.file), l.file.Close())
+		err = errors.Join(unlockFile(l.file), openFiles.close(l.file))
 		l.file = nil
 	}
 	return errors.Join(err, l.beside.Close())

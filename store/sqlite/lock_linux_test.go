@@ -75,4 +75,20 @@ func TestLookKeepsTheLocks(t *testing.T) {
 	if locked() == 0 {
 		t.Error("the file is not locked any more after a look at it")
 	}
+	at = at.Add(time.Second)
+	for name, cfg := range map[string]Config{"reads": {ReadOnly: true}, "writes": {}, "is the host": {Host: true}} {
+		other := New(path, cfg)
+		if err := other.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if locked() == 0 {
+			t.Errorf("the file is not locked any more by the first while another database of this process %s", name)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if locked() == 0 {
+			t.Errorf("the file is not locked any more when another database of this process was closed that %s", name)
+		}
+	}
 }

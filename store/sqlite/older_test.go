@@ -15,6 +15,13 @@ import (
 func openOlder(t *testing.T, migrations int, records string) *sqlite.DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keep.db")
+	makeOlder(t, path, migrations, records)
+	return openDB(t, path, sqlite.Config{})
+}
+
+// makeOlder makes such a file.
+func makeOlder(t *testing.T, path string, migrations int, records string) {
+	t.Helper()
 	file, err := sql.Open("sqlite", path)
 	must(t, err)
 	names, err := filepath.Glob("migrations/*.sql")
@@ -28,5 +35,4 @@ func openOlder(t *testing.T, migrations int, records string) *sqlite.DB {
 	_, err = file.ExecContext(t.Context(), script+";\nPRAGMA user_version = "+strconv.Itoa(migrations)+";\nINSERT INTO meta VALUES ('id', 'an id');\n"+records)
 	must(t, err)
 	must(t, file.Close())
-	return openDB(t, path, sqlite.Config{})
 }

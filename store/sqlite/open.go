@@ -89,6 +89,9 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if db.open, err = openFiles.use(db.path); err != nil {
+		return err
+	}
 	if foreign, err := foreignLog(ctx, db.path); err != nil || foreign != "" {
 		return cmp.Or(err, fmt.Errorf("%w: it is a backup, and %s beside it is of the file that was there before; see keep db restored --help", keep.ErrSealed, foreign))
 	}
@@ -165,8 +168,8 @@ func inspectFile(path string) (empty bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
-	return inspectHeader(f)
+	empty, err = inspectHeader(f)
+	return empty, cmp.Or(err, openFiles.close(f))
 }
 
 // headerSize is how much of a file inspectHeader reads.

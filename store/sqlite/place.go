@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -128,6 +129,54 @@ func (h *held) Set(_ context.Context, m transfer.Mark) error {
 	return err
 }
 
+// Upgrade brings a backup by an earlier version up to date; see transfer.Held. Its pages are read first: to write to damaged
+// ones can lose more. It is marked before, as Restore does, so that the log beside it is its own, and is at no time without its fence.
+func (h *held) Upgrade(context.Context) error {
+	files, err := migrationFiles()
+	if err != nil {
+		return err
+	}
+	row, err := h.conn.row(`PRAGMA user_version`)
+	if err != nil {
+		return fmt.Errorf("read version: %w", err)
+	}
+	version := int(row[0].(int64))
+	if version == len(files) {
+		return nil
+	}
+	if row, err = h.conn.row(`SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'`); err == nil && row != nil {
+		err = fmt.Errorf("%v", row[0])
+	}
+	if err != nil {
+		return fmt.Errorf("it is damaged, and stays as it is: %w", err)
+	}
+	if !h.mark.Restoring {
+		if err := h.begin(); err != nil {
+			return err
+		}
+	}
+	err = fence(h.conn, false)
+	for i := version; i < len(files) && err == nil; i++ {
+		var script []byte
+		if script, err = migrations.ReadFile(files[i]); err == nil {
+			err = h.conn.script(string(script))
+		}
+	}
+	if err == nil {
+		err = fence(h.conn, true)
+	}
+	if err == nil {
+		err = h.conn.script(`PRAGMA user_version = ` + strconv.Itoa(len(files)) + `; COMMIT`)
+	}
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if h.committed != nil {
+		h.committed()
+	}
+	return h.conn.script(`BEGIN IMMEDIATE`)
+}
+
 // Restore pauses every workflow, says why in its note, and ends the transaction; see transfer.Held.
 //
 // The mark comes first, in a commit of its own that is in the file before the next: it is one page, so that the file is
@@ -193,6 +242,10 @@ func (h *held) Release() error {
 	if h.conn != nil {
 		errs = append(errs, h.conn.close())
 		h.conn = nil
+	}
+	if h.db != nil {
+		errs = append(errs, openFiles.done(h.db.open))
+		h.db.open = nil
 	}
 	if h.lock != nil {
 		errs = append(errs, h.lock.Close())

@@ -102,6 +102,7 @@ func (db *DB) load(ctx context.Context, m transfer.Mark, fill func(transfer.Sink
 	if err := createFile(db.path); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, openFiles.done(db.open)) }()
 	if err := db.prepareFile(ctx); err != nil {
 		return err
 	}

@@ -19,14 +19,22 @@ func (db *DB) IDsWith(ctx context.Context, n keep.Noun, part string, limit int) 
 
 // EventsWith finds events by how their message ids begin or end.
 func (db *DB) EventsWith(ctx context.Context, w keep.WorkflowName, t keep.TopicName, part string, limit int) ([]keep.Place, error) {
-	text, args := stored.EventsWith(w, t, part, limit)
+	text, args := stored.EventsWith(w, t, partOf(part), limit)
 	return rows(ctx, db, scanPlace, strings.ReplaceAll(text, "$", "?"), args...)
 }
 
 // ItemsWith finds items by how their ids begin or end.
 func (db *DB) ItemsWith(ctx context.Context, w keep.WorkflowName, part string, limit int) ([]keep.Place, error) {
-	text, args := stored.ItemsWith(w, part, limit)
+	text, args := stored.ItemsWith(w, partOf(part), limit)
 	return rows(ctx, db, scanPlace, strings.ReplaceAll(text, "$", "?"), args...)
+}
+
+// partOf compares bytes: the functions of texts stop at a NUL.
+func partOf(part string) stored.Part {
+	return stored.Part{Text: part, Size: len(part), Is: func(column, text, size string) string {
+		return strings.NewReplacer("{c}", column, "{t}", text, "{n}", size).Replace(`(substr(CAST({c} AS BLOB), 1, {n}) = CAST({t} AS BLOB)
+		    OR octet_length({c}) >= {n} AND substr(CAST({c} AS BLOB), octet_length({c}) - {n} + 1) = CAST({t} AS BLOB))`)
+	}}
 }
 
 func scanPlace(row scanner) (p keep.Place, err error) {

@@ -69,6 +69,7 @@ type DB struct {
 
 	lock  *hostLock // of a host
 	file  *os.File  // of who is none and writes; closed after the connections, since that drops their locks
+	open  *openFile // from when its first connection was opened until the last one is closed
 	read  *sql.DB
 	stmts sync.Map // prepared statements of read: SQL text to *sql.Stmt
 	over  atomic.Bool
@@ -198,8 +199,10 @@ func (db *DB) Close() error {
 		})
 		errs = append(errs, db.read.Close())
 	}
+	errs = append(errs, openFiles.done(db.open))
+	db.open = nil
 	if db.file != nil {
-		errs = append(errs, db.file.Close())
+		errs = append(errs, openFiles.close(db.file))
 		db.file = nil
 	}
 	if db.lock != nil {

@@ -82,6 +82,10 @@ type Held interface {
 	// and releases it. If it fails, the mark may be the old one or the new.
 	Set(ctx context.Context, m Mark) error
 
+	// Upgrade brings the schema of a backup by an earlier version to that of this one, unless its pages are damaged. It
+	// stays a backup. A database that is none has that schema since Hold.
+	Upgrade(ctx context.Context) error
+
 	// Restore pauses every workflow at a time, takes the mark and the fence away, and
 	// releases the database. If it fails, both or neither may have happened.
 	Restore(ctx context.Context, at time.Time) error
@@ -360,6 +364,9 @@ func (m Mover) Restore(ctx context.Context, place Place) (err error) {
 	switch held.Mark().State {
 	case Incoming, Sealed:
 		return fmt.Errorf("restore %s: %w", place.Name(), held.Mark().Refuse())
+	}
+	if err := held.Upgrade(ctx); err != nil {
+		return fmt.Errorf("restore %s: %w", place.Name(), err)
 	}
 	if !m.Anyway {
 		for err := range place.Check(ctx) {

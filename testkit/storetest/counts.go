@@ -54,6 +54,14 @@ var countPromises = []promise{
 		}
 		placesByPart(w)
 	}},
+	{"ids that scripts make are found by any part, whatever is in them", func(w *world) {
+		populate(w)
+		for _, id := range []string{"\x00a00\x1a\x00", "\x00\u00fc\x1a"} {
+			w.commit("a", keep.Publish{Event: keep.Event{Workflow: "a", Topic: "t\x00", MessageID: keep.MessageID(id)}},
+				keep.PutItem{Item: keep.Item{Workflow: "a", ID: id, Status: keep.ItemDone, Attempt: 1}})
+		}
+		placesByPart(w)
+	}},
 	{"a bare page leaves out what may be large, and nothing else", func(w *world) {
 		populate(w)
 		w.deploy("w3")
@@ -122,7 +130,7 @@ func placesByPart(w *world) {
 		return slices.Compare([]string{string(a.Workflow), string(a.Topic), a.ID}, []string{string(b.Workflow), string(b.Topic), b.ID})
 	})
 	e, it := all[slices.IndexFunc(all, func(p keep.Place) bool { return p.Topic != "" })], all[slices.IndexFunc(all, func(p keep.Place) bool { return p.Topic == "" })]
-	parts := []string{"%", "_", "none"}
+	parts := []string{"%", "_", "none", "0", "00", "1a"}
 	for _, id := range []string{e.ID, it.ID} {
 		for i := range id {
 			parts = append(parts, id[:i+1], id[i:])

@@ -2,7 +2,6 @@ package stored
 
 import (
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/keep-run/keep"
 )
@@ -28,22 +27,29 @@ func IDsWith(n keep.Noun, part string, limit int) (text string, args []any, err 
 	return text, []any{from, len(part), part, limit}, nil
 }
 
+// A Part is a part of an id that a script made, in which any character may be, as a store compares it.
+type Part struct {
+	Text string
+	Size int                                    // in what Is counts
+	Is   func(column, text, size string) string // the condition that a column begins or ends with it
+}
+
 // EventsWith is IDsWith for the places of events, of which scripts make the ids.
-func EventsWith(w keep.WorkflowName, t keep.TopicName, part string, limit int) (text string, args []any) {
+func EventsWith(w keep.WorkflowName, t keep.TopicName, part Part, limit int) (text string, args []any) {
 	text = `-- by a part of an id
 		SELECT workflow, topic, message_id FROM event
 		 WHERE ($1 = '' OR workflow = $1) AND ($2 = '' OR topic = $2)
-		   AND (substr(message_id, 1, $3) = $4 OR length(message_id) >= $3 AND substr(message_id, length(message_id) - $3 + 1) = $4)
+		   AND ` + part.Is("message_id", "$4", "$3") + `
 		 ORDER BY workflow, topic, message_id LIMIT $5`
-	return text, []any{string(w), string(t), utf8.RuneCountInString(part), part, limit}
+	return text, []any{string(w), string(t), part.Size, part.Text, limit}
 }
 
 // ItemsWith is EventsWith for items.
-func ItemsWith(w keep.WorkflowName, part string, limit int) (text string, args []any) {
+func ItemsWith(w keep.WorkflowName, part Part, limit int) (text string, args []any) {
 	text = `-- by a part of an id
 		SELECT workflow, '', id FROM item
 		 WHERE ($1 = '' OR workflow = $1)
-		   AND (substr(id, 1, $2) = $3 OR length(id) >= $2 AND substr(id, length(id) - $2 + 1) = $3)
+		   AND ` + part.Is("id", "$3", "$2") + `
 		 ORDER BY workflow, id LIMIT $4`
-	return text, []any{string(w), utf8.RuneCountInString(part), part, limit}
+	return text, []any{string(w), part.Size, part.Text, limit}
 }
