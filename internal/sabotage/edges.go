@@ -14,6 +14,8 @@ var edgesBreaks = []Break{
 `, ``, "./engine -run TestDiesAfterASlowRecord"},
 	{"attempt-is-not-recorded-first", "nothing-lost", "host/notify/notify.go",
 		`if ok, err := w.put(ctx, o, n); !ok {`, `if ok, err := true, error(nil); !ok {`, "./host/notify -run TestTheNextHost"},
+	{"clock-that-was-ahead-delays-a-notice", "nothing-lost", "host/notify/notify.go",
+		`&& !n.UpdatedAt.After(now.Add(ahead))`, `&& (true || !n.UpdatedAt.After(now.Add(ahead)))`, "./host/notify -run TestTheClockIsSetBack"},
 	{"failure-counts-as-told", "nothing-lost", "host/notify/notify.go",
 		`if failure == nil {`, `if true {`, "./host/notify -run TestTheNextHost"},
 	{"told-after-the-answer", "nothing-lost", "store/memory/change.go",
