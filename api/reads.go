@@ -266,7 +266,12 @@ func (s *Server) readRuns() {
 	get(s, "/runs/{run}", "show-run", "One run", func(ctx context.Context, in *struct {
 		Run keep.RunID `path:"run"`
 	}) (Run, error) {
-		return ShowRun(ctx, s.cfg.Store, in.Run)
+		r, err := ShowRun(ctx, s.cfg.Store, in.Run)
+		if who, _ := access.From(ctx); r.Trace != nil {
+			shown := r.Trace.ShownTo(who.Role)
+			r.Trace = &shown
+		}
+		return r, err
 	})
 	get(s, "/runs/{run}/logs", "list-logs", "What a run logged, oldest first", func(ctx context.Context, in *struct {
 		Run keep.RunID `path:"run"`
@@ -283,7 +288,9 @@ func (s *Server) readRuns() {
 		if _, err := s.cfg.Store.Run(ctx, in.Run); err != nil {
 			return Trace{}, err
 		}
-		return ShowTrace(ctx, s.cfg.Store, in.Run)
+		who, _ := access.From(ctx)
+		t, err := ShowTrace(ctx, s.cfg.Store, in.Run)
+		return t.ShownTo(who.Role), err
 	})
 }
 
