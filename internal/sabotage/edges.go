@@ -209,6 +209,8 @@ var edgesBreaks = []Break{
 		`t != nil && t.moved(m) {`, `false {`, "./engine -run TestQuestionOfAChangedTool"},
 	{"question-miscounts-lookups", "explained", "engine/question.go",
 		`append(before, moves...)`, `append(moves, before[:0]...)`, "./engine -run TestLookupsAreSpent"},
+	{"body-outlives-its-token", "permitted", "api/access/guard.go",
+		`if denied := Still(b.ctx); denied != nil {`, `if denied := Still(b.ctx); denied != nil && false {`, "./api/access -run TestRevokedWhileTheBodyComes"},
 	{"trace-shows-checkpoints", "permitted", "api/object.go",
 		`e.Tool != nil && (trace`, `false && e.Tool != nil && (trace`, "./api -run TestTraceHidesCheckpoints"},
 	{"page-of-a-run-shows-checkpoints", "permitted", "web/trace.go",
