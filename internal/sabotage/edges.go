@@ -211,6 +211,8 @@ var edgesBreaks = []Break{
 		`append(before, moves...)`, `append(moves, before[:0]...)`, "./engine -run TestLookupsAreSpent"},
 	{"body-outlives-its-token", "permitted", "api/access/guard.go",
 		`if denied := Still(b.ctx); denied != nil {`, `if denied := Still(b.ctx); denied != nil && false {`, "./api/access -run TestRevokedWhileTheBodyComes"},
+	{"proposal-shows-one-file", "explained", "web/proposals.go",
+		`return changed(filesBetween(base.Sources(), p.Sources())), err`, `return changed(filesBetween(map[string]string{p.Entry: base.Sources()[p.Entry]}, map[string]string{p.Entry: p.Sources()[p.Entry]})), err`, "./web -run TestProposalShowsEveryFile"},
 	{"trace-shows-checkpoints", "permitted", "api/object.go",
 		`e.Tool != nil && (trace`, `false && e.Tool != nil && (trace`, "./api -run TestTraceHidesCheckpoints"},
 	{"page-of-a-run-shows-checkpoints", "permitted", "web/trace.go",
