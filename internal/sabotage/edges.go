@@ -213,6 +213,8 @@ var edgesBreaks = []Break{
 		`if denied := Still(b.ctx); denied != nil {`, `if denied := Still(b.ctx); denied != nil && false {`, "./api/access -run TestRevokedWhileTheBodyComes"},
 	{"proposal-shows-one-file", "explained", "web/proposals.go",
 		`return changed(filesBetween(base.Sources(), p.Sources())), err`, `return changed(filesBetween(map[string]string{p.Entry: base.Sources()[p.Entry]}, map[string]string{p.Entry: p.Sources()[p.Entry]})), err`, "./web -run TestProposalShowsEveryFile"},
+	{"full-page-has-no-bound", "bounded", "api/reads.go",
+		`left > 0 && size < fullBytes; {`, `left > 0 && (true || size < fullBytes); {`, "./api -run TestFullPagesAreBounded"},
 	{"trace-shows-checkpoints", "permitted", "api/object.go",
 		`e.Tool != nil && (trace`, `false && e.Tool != nil && (trace`, "./api -run TestTraceHidesCheckpoints"},
 	{"page-of-a-run-shows-checkpoints", "permitted", "web/trace.go",
