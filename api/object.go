@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/law/approval"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/trace"
@@ -86,7 +88,7 @@ type TraceEntry struct {
 	What   trace.What      `json:"what"`
 	Tool   *string         `json:"tool"` // or the host call, such as "kv.get"; null: of a phase
 	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"` // of reads; a call's is in its mutation
+	Result json.RawMessage `json:"result"` // of reads; a call's is in its mutation. Null for others than admins, of kv.get
 	Error  *Failure        `json:"error"`
 	At     Time            `json:"at"`
 	MS     float64         `json:"ms"`
@@ -101,6 +103,20 @@ func TraceOf(t trace.Trace, some bool) Trace {
 			Result: raw(e.Result), Error: FailureOf(e.Error), At: Time(e.At), MS: e.MS, Cut: e.Cut})
 	}
 	return out
+}
+
+// ShownTo returns t as somebody with a role may see it: what a producer keeps in its checkpoint is for admins.
+func (t Trace) ShownTo(role access.Role) Trace {
+	if role.Covers(access.Admin) {
+		return t
+	}
+	t.Entries = slices.Clone(t.Entries)
+	for i := range t.Entries {
+		if e := &t.Entries[i]; e.Tool != nil && (trace.Entry{What: e.What, Tool: *e.Tool}).ReadsCheckpoint() {
+			e.Result = nil
+		}
+	}
+	return t
 }
 
 // A Wait is what an unfinished run waits for.

@@ -129,7 +129,49 @@ func pageOf[F, T any](ctx context.Context, s *Server, filter func(time.Time) (F,
 	if err != nil {
 		return Page[T]{}, err
 	}
-	return paged(read(ctx, s.cfg.Store, f, p.page()))
+	return paged(bounded(p.page(), func(p keep.Page) ([]T, string, error) { return read(ctx, s.cfg.Store, f, p) }))
+}
+
+// A page in full is read in steps, and ends after the step with which it has so many bytes of payloads (law: bounded). Its cursor continues
+// there.
+const (
+	fullStep  = 10
+	fullBytes = 8 << 20
+)
+
+// bounded reads a page, or as much of it as a host has memory for.
+func bounded[T any](p keep.Page, read func(keep.Page) ([]T, string, error)) (items []T, next string, err error) {
+	if p.Bare {
+		return read(p)
+	}
+	for left, size := p.Limit, 0; left > 0 && size < fullBytes; {
+		p.Limit = min(left, fullStep)
+		var some []T
+		if some, next, err = read(p); err != nil {
+			return nil, "", err
+		}
+		for _, one := range some {
+			size += weight(one)
+		}
+		items, left = append(items, some...), left-len(some)
+		if p.After = next; next == "" || len(some) < p.Limit { // a search that looked at enough ends a page, too
+			break
+		}
+	}
+	return items, next, nil
+}
+
+// weight returns how much of payloads an object has, in bytes.
+func weight(object any) int {
+	switch v := object.(type) {
+	case Run:
+		return len(v.Prepared)
+	case Mutation:
+		return len(v.Identity) + len(v.Payload) + len(v.Result)
+	case Event:
+		return len(v.Payload)
+	}
+	return 0
 }
 
 // countOf counts what a query asks for.
@@ -266,7 +308,12 @@ func (s *Server) readRuns() {
 	get(s, "/runs/{run}", "show-run", "One run", func(ctx context.Context, in *struct {
 		Run keep.RunID `path:"run"`
 	}) (Run, error) {
-		return ShowRun(ctx, s.cfg.Store, in.Run)
+		r, err := ShowRun(ctx, s.cfg.Store, in.Run)
+		if who, _ := access.From(ctx); r.Trace != nil {
+			shown := r.Trace.ShownTo(who.Role)
+			r.Trace = &shown
+		}
+		return r, err
 	})
 	get(s, "/runs/{run}/logs", "list-logs", "What a run logged, oldest first", func(ctx context.Context, in *struct {
 		Run keep.RunID `path:"run"`
@@ -283,7 +330,9 @@ func (s *Server) readRuns() {
 		if _, err := s.cfg.Store.Run(ctx, in.Run); err != nil {
 			return Trace{}, err
 		}
-		return ShowTrace(ctx, s.cfg.Store, in.Run)
+		who, _ := access.From(ctx)
+		t, err := ShowTrace(ctx, s.cfg.Store, in.Run)
+		return t.ShownTo(who.Role), err
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/trace"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -629,5 +630,23 @@ func TestDocument(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("openapi.json (-committed +served; -update rewrites):\n%s", diff)
+	}
+}
+
+// What a producer keeps in its checkpoint is for admins alone, also where it is what a run read.
+func TestTraceHidesCheckpoints(t *testing.T) {
+	w := newWorld(t, nil)
+	seen := trace.NewRecorder(4000)
+	seen.Add(trace.Entry{Phase: "handler", What: trace.Read, Tool: "kv.get", Params: json.RawMessage(`"session"`), Result: json.RawMessage(`"kept for itself"`), At: noon})
+	seen.Add(trace.Entry{Phase: "handler", What: trace.Read, Tool: "crm.find", Result: json.RawMessage(`"Ada"`), At: noon})
+	part, _ := seen.Part()
+	w.commit(keep.AppendTrace{Part: keep.TracePart{Run: "run_1", At: noon, Data: part}})
+	for _, path := range []string{"/runs/run_1", "/runs/run_1/trace"} {
+		for _, role := range access.Roles()[1:] {
+			a := w.ask("vera "+string(role), "GET", api.Prefix+path, "")
+			if has := strings.Contains(a.Body, "kept for itself"); a.Status != http.StatusOK || has != (role == access.Admin) || !strings.Contains(a.Body, "session") || !strings.Contains(a.Body, "Ada") {
+				t.Errorf("%s of %s: %d, with what the checkpoint has: %t\n%s", role, path, a.Status, has, a.Body)
+			}
+		}
 	}
 }

@@ -106,6 +106,9 @@ func (s *Server) events(ctx context.Context, w keep.WorkflowName, q EventQuery, 
 	if err != nil {
 		return Page[Event]{}, err
 	}
-	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: w, Topic: q.Topic, Status: q.Status, Input: q.Input, Made: made, Text: q.Text}, p.page())
-	return paged(each(events, EventOf), next, err)
+	f := keep.EventFilter{Workflow: w, Topic: q.Topic, Status: q.Status, Input: q.Input, Made: made, Text: q.Text}
+	return paged(bounded(p.page(), func(p keep.Page) ([]Event, string, error) {
+		events, next, err := s.cfg.Store.Events(ctx, f, p)
+		return each(events, EventOf), next, err
+	}))
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
-// An approval is bound to one ledger key, one payload, and where and how it is sent: it lets
+// An approval is bound to one tool, one ledger key, one payload, and where and how it is sent: it lets
 // this very change be made once, over as many attempts as that takes before it ends. A payload
-// that differs by a byte asks again, and so does another place, another way of sending, and
+// that differs by a byte asks again, and so does another tool, another place, another way of sending, and
 // another version of the workflow. After a doubt that a person ended, so do credentials that may be
 // another user's.
 //
@@ -113,6 +113,9 @@ func (x *execution) checkApproval(ctx context.Context, call *takenCall, c ledger
 // them already, such as an attempt under it that the service refused.
 func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes bool, why string) {
 	if q.PayloadHash == want || q.PayloadHash == approvalHash(c, true) {
+		if !x.ofTool(q, c.Tool) {
+			return false, fmt.Sprintf("what %s approved at %s is %s, and not %s", q.Decision.By, q.Decision.At.UTC().Format(time.DateTime+" UTC"), q.Approval.Tool, c.Tool)
+		}
 		why = approval.Lapsed(q, x.a.current.Version, x.e.Now())
 		return why == "", why
 	}
@@ -128,6 +131,17 @@ func (x *execution) covers(q keep.Escalation, c ledger.Call, want string) (yes b
 			cmp.Or(differences(a.Payload, c.Payload, "; ", 20), how))
 	}
 	return false, why
+}
+
+// ofTool reports whether a question asked about a tool, under the name that it has or had. How a call is sent does not tell: write and
+// append of a file, or insert and upsert of a row, may have the same params, place and key. Questions that an older version of
+// Keep asked do not say it.
+func (x *execution) ofTool(q keep.Escalation, name keep.ToolName) bool {
+	if q.Approval == nil {
+		return true
+	}
+	t := x.e.tools.known(q.Approval.Tool)
+	return q.Approval.Tool == name || t != nil && t.name == name
 }
 
 // answers returns the questions of a kind that persons answered about earlier attempts of

@@ -1,10 +1,12 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 )
 
 // Nothing is sent before a person agreed, and then exactly once.
@@ -63,6 +65,42 @@ func TestApprovalIsBoundToThePayload(t *testing.T) {
 		w.run()
 		if r := w.lastRun(); r.Status != keep.StatusApproval || w.service.calls != 0 {
 			t.Errorf("run = %s after %d calls, want paused:approval after none", r.Status, w.service.calls)
+		}
+	})
+}
+
+// Another tool asks again, although it has the same params and sends to the same place in the same way: as write and
+// append of a file do, or insert and upsert of a row.
+func TestApprovalIsBoundToTheTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			c.Approve = map[string]string{"create": "always", "edit": "always"}
+			return []connector.Connection{c}
+		}
+		tool := "svc.create"
+		w.script["consumers.act.mutate"] = func(c *call) any {
+			c.do(tool, map[string]any{"id": "a", "text": "pay 10"})
+			return nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		tool = "svc.edit"
+		if err := w.decide(keep.Approve); err != nil {
+			t.Fatal(err)
+		}
+		w.run()
+		qs := w.questions()
+		if w.service.calls != 0 || len(qs) != 1 || qs[0].Approval == nil || qs[0].Approval.Tool != "svc.edit" || !strings.Contains(qs[0].Why, "svc.create") {
+			t.Fatalf("%d calls, questions %+v; want none, and one about svc.edit that names what was approved (law: once)", w.service.calls, qs)
+		}
+		if err := w.decide(keep.Approve); err != nil {
+			t.Fatal(err)
+		}
+		if w.run(); w.service.calls != 1 {
+			t.Errorf("%d calls, want one after the tool itself was approved", w.service.calls)
 		}
 	})
 }

@@ -81,7 +81,7 @@ func (x *execution) spend(ctx context.Context, call *takenCall, c ledger.Call) (
 		x.spent.until(r, s, now)
 		took := keep.Spent{Budget: r.Name, Was: r.Was, Amount: amount, Limit: b.Limit, Per: r.Per}
 		if !b.Fits(amount) {
-			if took.Allowed, err = x.allowedBeside(ctx, c, r.Names()); err != nil {
+			if took.Allowed, err = x.allowedBeside(ctx, call, c, amount, r.Names()); err != nil {
 				return nil, &storeError{err}
 			}
 			if !took.Allowed {
@@ -115,11 +115,19 @@ func (l limitsOf) isOver(rules *[]budget.Rule, now time.Time) bool {
 	return l.rules != rules || !l.ends.IsZero() && !now.Before(l.ends)
 }
 
-// allowedBeside reports whether a person allowed this very call beside the limit of a budget.
-func (x *execution) allowedBeside(ctx context.Context, c ledger.Call, names []string) (bool, error) {
+// allowedHash is what the question about a call beside the limit of a budget is about: this very call, where and how it is
+// sent, by its tool, and what it counts.
+func allowedHash(c ledger.Call, tool keep.ToolName, amount keep.Amount) string {
+	return ledger.Hash(fmt.Appendf(nil, "%s:%s:%s:%s:%d", c.Key, c.PayloadHash, c.PinHash, tool, amount))
+}
+
+// allowedBeside reports whether a person allowed this very call beside the limit of a budget. A tool may have had another
+// name then.
+func (x *execution) allowedBeside(ctx context.Context, call *takenCall, c ledger.Call, amount keep.Amount, names []string) (bool, error) {
 	answers, err := outcome.Answers(ctx, x.e.store, x.run.Chain, x.before(), keep.AskBudget)
 	return slices.ContainsFunc(answers, func(q keep.Escalation) bool {
-		return slices.Contains(names, q.Budget) && q.PayloadHash == uniqueHash(c) && q.Decision.Action == keep.Allow
+		return slices.Contains(names, q.Budget) && q.Decision.Action == keep.Allow &&
+			slices.ContainsFunc(call.tool.names, func(t keep.ToolName) bool { return q.PayloadHash == allowedHash(c, t, amount) })
 	}), err
 }
 
@@ -202,7 +210,7 @@ func (x *execution) budgetQuestion(e *overBudgetError, n int, now time.Time) kee
 	c := e.call
 	q := keep.Escalation{
 		ID: budget.QuestionID(e.rule.Name, n), Kind: keep.AskBudget, Budget: e.rule.Name, Workflow: x.a.name, Run: x.run.ID,
-		Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
+		Item: c.Item, Title: c.Title, PayloadHash: allowedHash(c, c.Tool, e.amount), CreatedAt: now,
 		Question: fmt.Sprintf("The budget %s is spent: may %s call %s on %s nevertheless, which counts %s?",
 			e.rule.Name, x.caller(c), c.Tool, c.Target, e.amount),
 		// Whole: nothing is allowed that a person cannot see all of.

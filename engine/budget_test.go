@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/operator"
@@ -153,6 +154,57 @@ func TestBudgetAllowed(t *testing.T) {
 			t.Errorf("the call that was allowed counts %+v", m.Spent)
 		}
 	})
+}
+
+// What a person allowed beside the limit is the call that he saw, with what it counts: another tool with the same params, another
+// place and another amount ask again.
+func TestBudgetAllowedIsThisCall(t *testing.T) {
+	for name, change := range map[string]func(w *world, tool *string){
+		"another tool":  func(_ *world, tool *string) { *tool = "svc.edit" },
+		"another place": func(w *world, _ *string) { w.connect = elsewhere(w) },
+		"another amount": func(w *world, _ *string) {
+			w.budget(10, "params.amount * 100")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.budget(10, "params.amount")
+				tool := "svc.create"
+				w.script["consumers.act.mutate"] = func(c *call) any {
+					c.do(tool, map[string]any{"id": "a", "text": "hello", "amount": 11})
+					return nil
+				}
+				w.deploy()
+				w.publish("in", "a")
+				w.run()
+				first := w.asks(0)
+				if err := w.decide(keep.Allow); err != nil {
+					t.Fatal(err)
+				}
+				change(w, &tool)
+				w.run()
+				if q := w.asks(0); q.ID == first.ID {
+					t.Fatalf("question %s is still open (law: within-budget)", q.ID)
+				}
+				if err := w.decide(keep.Allow); err != nil {
+					t.Fatal(err)
+				}
+				if w.run(); w.service.calls != 1 {
+					t.Errorf("%d calls, want one after the call itself was allowed", w.service.calls)
+				}
+			})
+		})
+	}
+}
+
+// elsewhere connects the service in another way.
+func elsewhere(w *world) func() []connector.Connection {
+	return func() []connector.Connection {
+		c := w.service.connection()
+		c.Connector = "elsewhere"
+		return []connector.Connection{c}
+	}
 }
 
 // A limit that is raised holds for all calls, until its time.

@@ -19,10 +19,9 @@ import (
 // are, as they are now.
 func (o *Operator) SettleAccounts(ctx context.Context, accounts []keep.Account) error {
 	now := o.now()
-	known := make(map[keep.EscalationID]bool, len(accounts))
 	byName := make(map[string]keep.Account, len(accounts))
 	for _, a := range accounts {
-		known[law.QuestionID(a)], byName[a.Name] = true, a
+		byName[a.Name] = a
 		if !law.NeedsPerson(a, now) {
 			continue
 		}
@@ -30,7 +29,7 @@ func (o *Operator) SettleAccounts(ctx context.Context, accounts []keep.Account) 
 			return err
 		}
 	}
-	return errors.Join(o.closeReconnected(ctx, known), o.continueRuns(ctx, byName), o.continueLookups(ctx, byName))
+	return errors.Join(o.closeReconnected(ctx, byName), o.continueRuns(ctx, byName), o.continueLookups(ctx, byName))
 }
 
 // askReconnect asks about an account, if that was not done before.
@@ -49,9 +48,10 @@ func (o *Operator) askReconnect(ctx context.Context, a keep.Account) error {
 	return nil
 }
 
-// closeReconnected closes the questions about accounts that are not among the known ones:
-// something else was connected in their place, or they are gone.
-func (o *Operator) closeReconnected(ctx context.Context, known map[keep.EscalationID]bool) error {
+// closeReconnected closes the questions about what the known accounts do not hold any more: something else was connected or
+// renewed in its place, or they are gone. The accounts may have been read before a question was asked: one about what an account
+// holds since stays, for nobody asks it again.
+func (o *Operator) closeReconnected(ctx context.Context, known map[string]keep.Account) error {
 	counts, err := o.store.CountEscalations(ctx, keep.EscalationFilter{Open: true})
 	if err != nil || counts[keep.AskReconnect] == 0 {
 		return err
@@ -62,7 +62,8 @@ func (o *Operator) closeReconnected(ctx context.Context, known map[keep.Escalati
 			return err
 		}
 		for _, q := range list {
-			if q.Kind != keep.AskReconnect || known[q.ID] {
+			a, is := known[law.Asked(q.ID)]
+			if q.Kind != keep.AskReconnect || is && (q.ID == law.QuestionID(a) || law.IsLater(q.ID, a)) {
 				continue
 			}
 			err := o.commit(ctx, "", 0, o.now(), keep.CloseEscalation{ID: q.ID})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	law "github.com/keep-run/keep/law/account"
@@ -95,6 +96,35 @@ func TestSettleAccounts(t *testing.T) {
 	}
 	if questions, _ = w.settle(); len(questions) != 0 {
 		t.Errorf("about an account that is gone: %+v", questions)
+	}
+}
+
+// A host that read the accounts before one of them was renewed or connected again, and acts after, leaves the question alone that was
+// asked about it since: nobody would ask it a second time.
+func TestSettleOldAccounts(t *testing.T) {
+	w := &accountWorld{t, memory.New()}
+	before := keep.Account{Kind: keep.AccountConnected, Name: "my_mail", Pack: "gmail", Generation: 3, Status: keep.AccountOK, Renews: true, ConnectedAt: noon}
+	renewed := before
+	renewed.Generation++
+	again := law.Connect(before, keep.Account{Kind: keep.AccountConnected, Name: "my_mail", Pack: "gmail"}, noon.Add(time.Hour))
+	for name, lost := range map[string]keep.Account{"renewed": law.NeedsReconnect(renewed, "used up"), "connected": law.NeedsReconnect(again, "used up")} {
+		if questions, _ := w.settle(lost); len(questions) != 1 {
+			t.Fatalf("%s: asked %+v", name, questions)
+		}
+		if questions, _ := w.settle(before); len(questions) != 1 || questions[0].ID != law.QuestionID(lost) {
+			t.Errorf("%s: a host that is late leaves %+v (law: nothing-lost)", name, questions)
+		}
+		lost.Generation++
+		lost.Status = keep.AccountOK
+		if questions, _ := w.settle(lost); len(questions) != 0 {
+			t.Errorf("%s: when it works again %+v is open", name, questions)
+		}
+	}
+	// One of that name that was made anew, after a key was lost, begins with the first generation.
+	w.settle(law.NeedsReconnect(again, "used up"))
+	anew := keep.Account{Kind: keep.AccountConnected, Name: "my_mail", Pack: "gmail", Generation: 1, Status: keep.AccountOK, ConnectedAt: noon.Add(2 * time.Hour)}
+	if questions, _ := w.settle(anew); len(questions) != 0 {
+		t.Errorf("about the account that was discarded %+v is open", questions)
 	}
 }
 

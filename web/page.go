@@ -271,6 +271,8 @@ func statusOf(err error) (int, errorText) {
 	_, isRun := errors.AsType[*operator.RunError](err)
 	_, isRedo := errors.AsType[*operator.RedoError](err)
 	switch {
+	case errors.Is(err, access.ErrDenied):
+		return http.StatusUnauthorized, errorText{What: "You are not logged in any more", Why: "Your session or its token ended while the request was sent. Nothing was changed.", Next: "Log in and send it again.", Link: "/login"}
 	case errors.Is(err, keep.ErrNotFound):
 		return http.StatusNotFound, errorText{What: "Not found", Why: err.Error() + ".", Next: "Check the address, or begin at the home page."}
 	case errors.Is(err, access.ErrMade):

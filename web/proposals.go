@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -65,8 +66,23 @@ func (s *site) proposals(r *http.Request) (page, error) {
 // proposalData is one proposal.
 type proposalData struct {
 	proposalRow
-	Diff    []view.DiffLine // of the script that it is made from and the newest one that was proposed
+	Diff    []view.DiffLine // of the script that it is made from and the newest one that was proposed; of a version, Diffs has it
+	Diffs   []versionFile   // the files of the version that differ
 	Compare bool            // this host can say what the version would have done otherwise, and who looks may ask
+}
+
+// proposedFiles returns the files of a version that was proposed which differ from those that it replaces.
+func (s *site) proposedFiles(ctx context.Context, w keep.WorkflowName, number string) ([]versionFile, error) {
+	v, err := keep.ParseVersion(number)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.cfg.Store.Proposal(ctx, w, v)
+	if err != nil {
+		return nil, err
+	}
+	base, err := s.cfg.Store.Deployment(ctx, w, p.Over)
+	return changed(filesBetween(base.Sources(), p.Sources())), err
 }
 
 // showProposal shows what was proposed, and for a repair what was tried.
@@ -76,7 +92,12 @@ func (s *site) showProposal(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d := proposalData{proposalRow: proposalRowOf(shown)}
-	if d.Source != "" && d.BaseVersion != nil {
+	switch {
+	case d.Version != nil && d.BaseVersion != nil:
+		if d.Diffs, err = s.proposedFiles(r.Context(), d.Workflow, *d.Version); err != nil {
+			return page{}, err
+		}
+	case d.Source != "" && d.BaseVersion != nil:
 		d.Diff = view.Diff(d.BaseSource, d.Source)
 	}
 	who, _ := access.From(r.Context())

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"testing"
 
@@ -42,4 +43,21 @@ func TestProposalRoles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The page of a proposal shows what changes in each of its files, and not in the one alone that declares the workflow: who decides
+// there has seen all of it.
+func TestProposalShowsEveryFile(t *testing.T) {
+	w := newWorld(t, "letters.js")
+	d, err := w.db.Deployment(t.Context(), "letters", w.version("letters").Version)
+	w.must(err)
+	before := d.Version
+	files := d.Sources()
+	entry := files[d.Entry]
+	d.Map, err = json.Marshal(map[string]any{"version": 3, "sources": []string{d.Entry, "lib/pay.js"}, "sourcesContent": []string{entry, "export const to = 'DE66 elsewhere';\n"}, "mappings": ""})
+	w.must(err)
+	d.Hash = "of-an-agent"
+	out, err := w.host.Operator.DeployGranted(t.Context(), d, &before, operator.Consent{Giver: operator.Giver{By: "bot", From: string(keep.OriginAgent)}, Ask: true})
+	w.must(err)
+	w.as("root", access.Admin).get("/proposals/letters@"+out.Waiting.Version.String()).want(t, http.StatusOK, "What changes in <bdi>lib/pay.js</bdi>", "DE66 elsewhere")
 }

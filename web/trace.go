@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/law/trace"
 	"github.com/keep-run/keep/view"
 )
@@ -20,7 +21,8 @@ type saw struct {
 type sawEntry struct {
 	Phase, What, Tool, Params, Result, Error, Took string
 
-	Cut bool
+	Cut       bool
+	ForAdmins bool // the result is
 }
 
 // readSaw reads what is kept of the run, and for which read it waits.
@@ -35,6 +37,13 @@ func (s *site) readSaw(ctx context.Context, d *runData) error {
 	}
 	all := trace.Shown(t.Entries)
 	shown := all[:min(maxShown, len(all))]
+	if who, _ := access.From(ctx); !who.Role.Covers(access.Admin) { // what a producer keeps in its checkpoint
+		for i := range shown {
+			if shown[i].ReadsCheckpoint() {
+				shown[i].Result = nil
+			}
+		}
+	}
 	out := saw{Known: some, Dropped: t.Dropped + len(all) - len(shown), Stretches: waterfall(shown, known)}
 	d.Saw = out
 	return err

@@ -35,3 +35,26 @@ func TestWhatARunSaw(t *testing.T) {
 	a.want(t, http.StatusOK, "crm.find", "&lt;b&gt;Ada&lt;/b&gt;", "1.2 s", "too large to be kept", "Waits for crm.slow since", at.Format("2006-01-02 15:04:05"))
 	c.get("/runs/run_bare").want(t, http.StatusOK, "What this run read is not kept")
 }
+
+// What a producer keeps in its checkpoint is for admins alone, also where it is what a run read.
+func TestWhatARunReadOfItsCheckpoint(t *testing.T) {
+	w := newWorld(t, "counter.js")
+	w.began("counter", "count")
+	now := keepNow()
+	run := keep.Run{ID: "run_reads", Chain: "run_reads", Workflow: "counter", Version: w.version("counter").Version, Handler: "count", Kind: keep.Producer,
+		Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true, CreatedAt: now, UpdatedAt: now}
+	seen := trace.NewRecorder(4000)
+	seen.Add(trace.Entry{Phase: "handler", What: trace.Read, Tool: "kv.get", Params: json.RawMessage(`"session"`), Result: json.RawMessage(`"kept for itself"`), At: now})
+	seen.Add(trace.Entry{Phase: "handler", What: trace.Read, Tool: "crm.find", Result: json.RawMessage(`"Ada"`), At: now})
+	part, _ := seen.Part()
+	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: run},
+		keep.AppendTrace{Part: keep.TracePart{Run: run.ID, At: now, Data: part}}}}))
+	for _, role := range []access.Role{access.Viewer, access.Operator, access.Author} {
+		a := w.as("vera", role).get("/runs/run_reads")
+		a.want(t, http.StatusOK, "kv.get", "session", "Admins see what it read", "Ada")
+		if strings.Contains(a.body, "kept for itself") {
+			t.Errorf("%s sees what the checkpoint has", role)
+		}
+	}
+	w.as("root", access.Admin).get("/runs/run_reads").want(t, http.StatusOK, "kept for itself")
+}

@@ -56,6 +56,7 @@ func waterfall(entries []trace.Entry, known string) []stretch {
 			continue // the run says so itself
 		}
 		line := sawEntry{Phase: e.Phase, What: whats[e.What], Tool: e.Tool, Params: string(e.Params), Result: string(e.Result), Cut: e.Cut, Took: took(e.MS)}
+		line.ForAdmins = e.ReadsCheckpoint() && e.Result == nil && e.Error == nil && !e.Cut
 		id, begins := trace.ItemOf(e.Tool, e.Params)
 		if begins {
 			line.What, line.Tool = "item", id

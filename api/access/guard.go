@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -158,7 +159,29 @@ func (g *Guard) enter(w http.ResponseWriter, r *http.Request, next http.Handler)
 		ctx, cancel = context.WithDeadline(ctx, c.ExpiresAt)
 		defer cancel()
 	}
-	next.ServeHTTP(w, r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &body{r.Body, ctx}
+	}
+	next.ServeHTTP(w, r)
+}
+
+// A body of a request ends with ErrDenied if whoever sends it would not be let in any more: it may take as long to come as a
+// request may, and what it asks for is done when it has come.
+type body struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		if denied := Still(b.ctx); denied != nil {
+			err = denied
+		}
+	}
+	return n, err
 }
 
 // who returns the credential of a request, and how it was shown; that is empty if

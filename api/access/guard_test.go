@@ -309,6 +309,41 @@ func TestFormWithoutASession(t *testing.T) {
 	}
 }
 
+// A request is one of who may send it when all of it has come: a token that is revoked while a body is on its way, which may take a
+// minute, does nothing with it any more.
+func TestRevokedWhileTheBodyComes(t *testing.T) {
+	for name, end := range map[string]bool{"revoked": true, "as before": false} {
+		t.Run(name, func(t *testing.T) {
+			d := newDoor(t, access.Config{})
+			token := d.token(access.Admin, 0, time.Now())
+			g, err := access.New(access.Config{Store: d.store, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, rest := io.Pipe()
+			r := httptest.NewRequest(http.MethodPost, "http://localhost/x", body)
+			bearer(token)(r)
+			var got []byte
+			var read error
+			g.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { // who sends it was let in
+				if end {
+					if err := d.store.DropCredential(t.Context(), strings.Split(token, "_")[1]); err != nil {
+						t.Error(err)
+					}
+				}
+				go func() {
+					_, err := io.WriteString(rest, "action=approve")
+					_ = rest.CloseWithError(err) // nil: that is all of it
+				}()
+				got, read = io.ReadAll(r.Body)
+			})).ServeHTTP(httptest.NewRecorder(), r)
+			if string(got) != "action=approve" || errors.Is(read, access.ErrDenied) != end || !end && read != nil {
+				t.Errorf("%q was read to its end: %v; want that it is denied: %t", got, read, end)
+			}
+		})
+	}
+}
+
 // A page of another site reaches nothing, whatever name it has.
 func TestOtherSites(t *testing.T) {
 	d := newDoor(t, access.Config{Hosts: []string{"keep.example.com"}})

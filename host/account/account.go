@@ -3,6 +3,7 @@
 package account
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -334,13 +335,50 @@ func (m *Manager) Connect(ctx context.Context, fresh keep.Account, c seal.Conten
 		}
 		err = m.cfg.Store.PutAccounts(ctx, a)
 		if err == nil {
-			m.settle(ctx)
 			a.Rev++
+			if a, err = m.sealAnew(ctx, a, content); err != nil {
+				return keep.Account{}, err
+			}
+			m.settle(ctx)
 			return a, nil
 		}
 		if !errors.Is(err, keep.ErrStale) {
 			return keep.Account{}, err
 		}
+	}
+}
+
+// sealAnew seals a row that was just written once more if the key with which it was sealed was replaced before it was written:
+// whoever replaces a key seals what is there then. If the key is still there, whoever replaces it now finds the row.
+func (m *Manager) sealAnew(ctx context.Context, a keep.Account, c seal.Content) (keep.Account, error) {
+	for {
+		k, err := m.key(ctx)
+		if err != nil {
+			return a, err
+		}
+		if _, err := k.Open(a.Kind, a.Name, a.Sealed); err == nil {
+			return a, nil
+		}
+		now, err := m.row(ctx, a.Kind, a.Name)
+		if errors.Is(err, keep.ErrNotFound) || err == nil && !bytes.Equal(now.Sealed, a.Sealed) {
+			return a, nil // it was replaced, or sealed with another key already
+		}
+		if err != nil {
+			return a, err
+		}
+		old := a.Sealed
+		if now.Sealed, err = k.Seal(a.Kind, a.Name, c); err != nil {
+			return a, err
+		}
+		err = m.cfg.Store.PutAccounts(ctx, now)
+		if a = now; err == nil {
+			a.Rev++
+			continue
+		}
+		if !errors.Is(err, keep.ErrStale) {
+			return a, err
+		}
+		a.Sealed = old
 	}
 }
 

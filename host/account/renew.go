@@ -307,20 +307,44 @@ func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, to
 		if err == nil {
 			fresh := law.Tokens{ExpiresAt: tokens.Expires, Lifetime: tokens.Lifetime, Scopes: tokens.Scopes, Subject: tokens.Subject, Renews: true, Sealed: sealed}
 			var next keep.Account
-			next, err = m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
-				return law.Done(a, m.cfg.Host, generation, fresh, m.now())
+			counts := false
+			next, err = m.change(ctx, a.Name, func(a keep.Account) (_ keep.Account, ok bool) {
+				a, counts = law.Done(a, m.cfg.Host, generation, fresh, m.now())
+				return a, counts
 			})
-			if err == nil && next.Generation == generation {
-				return next, nil // another host has begun a request since, and its answer counts
-			}
-			if err == nil {
-				m.cfg.Logger.InfoContext(ctx, "account renewed", "account", a.Name, "generation", next.Generation)
+			switch {
+			case err == nil && !counts && next.Status == keep.AccountRevoked:
+				m.tellLate(ctx, next, content)
 				return next, nil
+			case err == nil && !counts:
+				return next, nil // another host has begun a request since, and its answer counts, or the account was connected again
+			case err == nil:
+				if next, err = m.keepOpen(ctx, next, content); err == nil {
+					m.cfg.Logger.InfoContext(ctx, "account renewed", "account", a.Name, "generation", next.Generation)
+					return next, nil
+				}
 			}
 		}
 		if errors.Is(err, keep.ErrNotFound) || !sleep(ctx, pollLease) {
 			return a, keep.Failf(keep.ClassTransient, "account-not-recorded", "new tokens of the account %s could not be recorded: %v", a.Name, err)
 		}
+	}
+}
+
+// keepOpen is sealAnew of tokens that are nowhere else: it is tried for a while.
+func (m *Manager) keepOpen(ctx context.Context, a keep.Account, c seal.Content) (keep.Account, error) {
+	for {
+		next, err := m.sealAnew(ctx, a, c)
+		if err == nil || !sleep(ctx, pollLease) {
+			return next, err
+		}
+	}
+}
+
+// tellLate revokes tokens at the service that came after a person had revoked their account: nobody else knows of them.
+func (m *Manager) tellLate(ctx context.Context, a keep.Account, c seal.Content) {
+	if err := m.tell(ctx, a, c); err != nil {
+		m.cfg.Logger.WarnContext(ctx, "an account was revoked while it was renewed, and whether the service revoked the new tokens is not known: look in its settings", "account", a.Name, "err", err)
 	}
 }
 

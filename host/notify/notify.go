@@ -249,9 +249,13 @@ func (w *worker) pass(ctx context.Context) (next time.Time, err error) {
 			return time.Time{}, fmt.Errorf("read what is owed: %w", err)
 		}
 		tried := 0
+		next = time.Time{}
 		for _, o := range owed {
-			if o.Notice.NextAt.After(w.now()) {
-				return o.Notice.NextAt, nil // and so are those after it
+			if w.waits(o.Notice) {
+				if next.IsZero() {
+					next = o.Notice.NextAt // of those after it none is earlier
+				}
+				continue
 			}
 			if err := context.Cause(ctx); err != nil {
 				return time.Time{}, err
@@ -262,10 +266,20 @@ func (w *worker) pass(ctx context.Context) (next time.Time, err error) {
 			tried++
 		}
 		if tried == 0 {
-			return time.Time{}, nil
+			return next, nil
 		}
 	}
 	return w.now().Add(afterError), nil
+}
+
+// ahead is how far from now an attempt may be dated: a later one was recorded by a clock that was ahead, and its next one waits
+// for nothing.
+const ahead = time.Minute
+
+// waits reports whether the next attempt is not due yet.
+func (w *worker) waits(n keep.Notice) bool {
+	now := w.now()
+	return n.NextAt.After(now) && !n.UpdatedAt.After(now.Add(ahead))
 }
 
 // tell makes one attempt. The record that it begins is on disk before it does,

@@ -140,6 +140,32 @@ func TestTimesAreTheDatabases(t *testing.T) {
 	}
 }
 
+// A clock that was ahead when an attempt failed, and was set back since, keeps no question from anybody until the time that it showed.
+func TestTheClockIsSetBack(t *testing.T) {
+	w := newWorld(t, "esc_1", "esc_2", "esc_3")
+	clock := time.Date(2027, 2, 3, 4, 5, 6, 0, time.UTC)
+	to := newTarget(errors.New("down"), errors.New("down"), errors.New("down"), errors.New("down"))
+	n, err := notify.New(notify.Config{
+		Store: w.store, Targets: []notify.Target{to}, Now: func() time.Time { return clock },
+		Encode: func(keep.Escalation) (json.RawMessage, error) { return json.RawMessage(`{}`), nil },
+		Retry:  policy.Backoff{First: time.Hour, Max: time.Hour, Attempts: 3}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock = clock.AddDate(1, 0, 0)
+	n.Flush(t.Context()) // each of them
+	clock = clock.AddDate(-1, 0, 0)
+	n.Flush(t.Context())
+	if got := to.ids(); len(got) != 6 {
+		t.Fatalf("%v were told; want each once more, as the clock was set back (law: nothing-lost)", got)
+	}
+	n.Flush(t.Context()) // one failed again, an instant ago
+	if got := to.ids(); len(got) != 6 {
+		t.Errorf("%v were told; want no more: the pause of the last failure holds", got)
+	}
+}
+
 // until runs a notifier until the target was told that often.
 func until(t *testing.T, n *notify.Notifier, to *target, times int) {
 	t.Helper()

@@ -207,6 +207,10 @@ var boundsBreaks = []Break{
 		`return l.rules != rules || !l.ends.IsZero() && !now.Before(l.ends)`, `return l.rules != rules`, "./engine -run TestBudgetOfACallThatWaited"},
 	{"limit-of-before-counts-in-line", "within-budget", "engine/budget.go",
 		`return l.rules != rules || !l.ends.IsZero()`, `return !l.ends.IsZero()`, "./engine -run TestBudgetOfACallThatWaited"},
+	{"allowed-is-any-tool", "within-budget", "engine/budget.go",
+		`"%s:%s:%s:%s:%d", c.Key, c.PayloadHash, c.PinHash, tool, amount)`, `"%s:%s:%s:%d", c.Key, c.PayloadHash, c.PinHash, amount)`, "./engine -run TestBudgetAllowedIsThisCall"},
+	{"allowed-is-any-amount", "within-budget", "engine/budget.go",
+		`"%s:%s:%s:%s:%d", c.Key, c.PayloadHash, c.PinHash, tool, amount)`, `"%s:%s:%s:%s", c.Key, c.PayloadHash, c.PinHash, tool)`, "./engine -run TestBudgetAllowedIsThisCall"},
 	{"unknown-amount-is-nothing", "within-budget", "engine/budget.go",
 		`amount, err := r.AmountOf(call.params)
 		if err != nil {`, `amount, err := r.AmountOf(call.params)

@@ -73,6 +73,8 @@ var lawsBreaks = []Break{
 		`if found && t.spec.ByTarget {`, `if false {`, "./engine -run TestAnotherUsersTarget"},
 	{"approval-is-for-any-place", "bound-to-its-world", "engine/approve.go",
 		`c.PayloadHash + ":" + c.PinHash`, `c.PayloadHash`, "./engine -run TestApprovalIsBoundToThePlace"},
+	{"approval-is-for-any-tool", "once", "engine/approve.go",
+		`if !x.ofTool(q, c.Tool) {`, `if false {`, "./engine -run TestApprovalIsBoundToTheTool"},
 	{"approval-is-for-any-user", "bound-to-its-world", "engine/approve.go",
 		"if another {\n\t\tabout", "if false {\n\t\tabout", "./engine -run TestDidNotHappenUnderAnotherUser"},
 	{"another-user-gets-what-a-person-vouched-for", "bound-to-its-world", "engine/approve.go",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -88,7 +89,7 @@ func (w *world) watchSpending(put keep.PutMutation) {
 			continue
 		case m.Spent[i].Allowed:
 			w.saw("budget: allowed")
-			if !w.allowedBeside(m, r.Name) {
+			if !w.allowedBeside(m, m.Spent[i]) {
 				w.broken("within-budget", "%s is recorded beside the limit of %s, and nobody allowed it", m.Key, r.Name)
 			}
 			continue
@@ -118,13 +119,16 @@ func (w *world) isSwept(key keep.MutationKey) bool {
 	return false
 }
 
-// allowedBeside reports whether a person allowed this very call.
-func (w *world) allowedBeside(m keep.Mutation, name string) bool {
-	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash))
+// allowedBeside reports whether a person allowed this very call, with what it counts.
+func (w *world) allowedBeside(m keep.Mutation, s keep.Spent) bool {
+	var want []string
+	for _, tool := range append([]keep.ToolName{m.Tool}, m.SentAs().Was...) {
+		want = append(want, ledger.Hash(fmt.Appendf(nil, "%s:%s:%s:%s:%d", m.Key, m.PayloadHash, m.PinHash, tool, s.Amount)))
+	}
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	w.must("read questions", err)
 	return slices.ContainsFunc(qs, func(q keep.Escalation) bool {
-		return q.Kind == keep.AskBudget && q.Budget == name && q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Allow
+		return q.Kind == keep.AskBudget && q.Budget == s.Budget && slices.Contains(want, q.PayloadHash) && q.Decision != nil && q.Decision.Action == keep.Allow
 	})
 }
 

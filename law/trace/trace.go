@@ -49,6 +49,9 @@ type Entry struct {
 	Script *Script `json:"script,omitempty"` // of a phase: what a replay needs besides its reads
 }
 
+// ReadsCheckpoint reports whether the result of e is what a producer keeps in its checkpoint, which is shown to admins alone.
+func (e Entry) ReadsCheckpoint() bool { return e.What == Read && e.Tool == "kv.get" }
+
 // A Script is what a phase of a script was called with and what came of it, as far as the run
 // does not have it elsewhere. What is large is here as its Digest.
 type Script struct {
