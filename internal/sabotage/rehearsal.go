@@ -77,6 +77,10 @@ var rehearsalBreaks = []Break{
 		`if r.Impact != string(compare.Safe) {`, `if r.Impact == string(compare.Impactful) {`, "./cmd/keep -run TestCompare$"},
 	{"compare-forgets-a-phase-that-is-new", "explained", "rehearsal/compare/run.go",
 		`(covered["next"] || !h.HasNext || !committed)`, `true`, "./rehearsal/compare -run TestNewPhase"},
+	{"plan-does-again-what-was-done", "explained", "rehearsal/overlay.go",
+		`if m, there, err := o.base.Rival(ctx, u); there || err != nil {`, `if m, there, err := o.base.Rival(ctx, u); err != nil {`, "./rehearsal/plan -run TestPlanOfWhatWasDone"},
+	{"replay-forgets-a-call-treated-as-done", "explained", "rehearsal/replay/compare.go",
+		`&& !called && p.end.Error == nil`, `&& (!called || called) && p.end.Error == nil`, "./rehearsal/replay -run TestTreatedAsDone"},
 	{"replay-has-its-own-chance", "pinned", "engine/replay.go",
 		`Seed: p.Seed, Host`, `Seed: []byte{1}, Host`, "./rehearsal/replay -run TestEqual"},
 
