@@ -219,7 +219,9 @@ func each(ctx context.Context, cfg Config, yield func(Run) bool) error {
 			return orCause(ctx, err)
 		}
 		for _, run := range list {
-			if !c.takes(run) {
+			if takes, err := c.takes(ctx, run); err != nil {
+				return orCause(ctx, err)
+			} else if !takes {
 				continue
 			}
 			if left--; left < 0 {

@@ -19,9 +19,19 @@ type comparer struct {
 }
 
 // takes reports whether a run is one of those that are compared. An attempt that another one
-// took over is compared with that one.
-func (c *comparer) takes(r keep.Run) bool {
-	return r.Version == c.cfg.From && (r.Status == keep.StatusCommitted || !r.Closed)
+// took over is compared with that one. One at a job is compared by itself if it made a call: the items that it
+// has done are passed over by the attempts after it.
+func (c *comparer) takes(ctx context.Context, r keep.Run) (bool, error) {
+	switch {
+	case r.Version != c.cfg.From:
+		return false, nil
+	case r.Status == keep.StatusCommitted || !r.Closed:
+		return true, nil
+	case r.Kind != keep.Job:
+		return false, nil
+	}
+	made, err := c.calls(ctx, r)
+	return len(made) > 0, err
 }
 
 // compare compares one run. bare is as a bare page has it.
@@ -44,7 +54,7 @@ func (c *comparer) compare(ctx context.Context, bare keep.Run) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	out.Done = run.Status == keep.StatusCommitted || len(live) > 0 && (run.Kind == keep.Consumer || out.Change != Inconclusive)
+	out.Done = run.Status == keep.StatusCommitted || len(live) > 0 && (run.Kind == keep.Consumer || run.Closed || out.Change != Inconclusive)
 	differs := out.Change != Same && out.Change != Inconclusive
 	if differs {
 		out.show(found.differences)
