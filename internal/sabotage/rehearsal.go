@@ -77,6 +77,8 @@ var rehearsalBreaks = []Break{
 		`if r.Impact != string(compare.Safe) {`, `if r.Impact == string(compare.Impactful) {`, "./cmd/keep -run TestCompare$"},
 	{"compare-forgets-a-phase-that-is-new", "explained", "rehearsal/compare/run.go",
 		`(covered["next"] || !h.HasNext || !committed)`, `true`, "./rehearsal/compare -run TestNewPhase"},
+	{"test-without-an-end", "bounded", "rehearsal/scripttest/run.go",
+		`if result.Cut && len(result.Runs) >= t.maxRuns() {`, `if false {`, "./rehearsal/scripttest -run TestRun_has_an_end"},
 	{"test-of-life-has-a-key", "no-ambient-power", "rehearsal/scripttest/scrub.go",
 		`token|api[_-]?key|authorization`, `token|api_?key|authorization`, "./rehearsal/scripttest -run TestScrubByName"},
 	{"test-of-life-has-a-secret-in-a-text", "no-ambient-power", "rehearsal/scripttest/scrub.go",
