@@ -135,6 +135,10 @@ var boundsBreaks = []Break{
 		`if e.Timed {`, `if false {`, "./repair -run TestTopLevelOfAnotherTime"},
 	{"check-reads-a-call-as-a-comment", "explained", "script/workflow/token.go",
 		`"\n\r\u2028\u2029"`, `"\n"`, "./script/workflow -run TestScan"},
+	{"repair-that-never-was", "explained", "host/repair.go",
+		`if len(rec.Attempts) == 0 {
+		lines[0]`, `if false {
+		lines[0]`, "./host -run TestTried"},
 	{"repair-other-files", "permitted", "law/repair/admit.go",
 		`if !slices.Contains(base.Files, f) {`, `if false {`, "./law/repair -run TestAdmit"},
 	{"repair-any-tool", "permitted", "law/repair/admit.go",
