@@ -44,9 +44,20 @@ func (r *replay) compare(ctx context.Context, p phase, got engine.ReplayResult) 
 		if got.Stored != was.Stored {
 			r.differs(p.name, Checkpoint, nil, "another checkpoint")
 		}
+		if said := engine.SaysMore(was.Out); got.Failure == nil && got.Out != was.Out && (said || got.More) {
+			r.differs(p.name, Data, orMore(said), orMore(got.More))
+		}
 		known = true
 	}
 	return known, nil
+}
+
+// orMore returns what a producer returned, as far as that means anything; none is null.
+func orMore(more bool) any {
+	if more {
+		return map[string]bool{"more": true}
+	}
+	return nil
 }
 
 // A failure is what differences say of an error. Where it was thrown is another place in
