@@ -93,6 +93,10 @@ var rehearsalBreaks = []Break{
 		`&& (said || got.More) {`, `&& (said && got.More) {`, "./rehearsal/replay -run TestMore"},
 	{"replay-takes-more-of-nothing", "explained", "engine/replay.go",
 		`res.More, res.Failure = hasMore(out), x.moreOfNothing(out, host)`, `res.More = hasMore(out)`, "./rehearsal/replay -run TestMore"},
+	{"compare-judges-by-what-it-shows", "explained", "rehearsal/compare/run.go",
+		`	for _, d := range all {
+		if !harmless(d) {`, `	for _, d := range all[:min(len(all), maxRun)] {
+		if !harmless(d) {`, "./rehearsal/compare -run TestMoreThanIsShown"},
 	{"replay-forgets-a-call-treated-as-done", "explained", "rehearsal/replay/compare.go",
 		`&& !called && p.end.Error == nil`, `&& (!called || called) && p.end.Error == nil`, "./rehearsal/replay -run TestTreatedAsDone"},
 	{"replay-has-its-own-chance", "pinned", "engine/replay.go",

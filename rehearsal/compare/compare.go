@@ -93,6 +93,8 @@ type Run struct {
 
 	inputs    []Input
 	mutations []Mutation
+	whats     []replay.What // in which it differs, also what is not shown
+	phases    []string      // in which it does
 }
 
 // Inputs returns the inputs that the run came from, if it differs.

@@ -186,6 +186,11 @@ const (
 
 // show takes the differences over as what was and what would have been.
 func (r *Run) show(all []replay.Difference) {
+	for _, d := range all {
+		if !harmless(d) {
+			r.whats, r.phases = appendNamed(r.whats, d.What), appendNamed(r.phases, d.Phase)
+		}
+	}
 	for _, d := range all[:min(len(all), maxRun)] {
 		if harmless(d) {
 			continue
@@ -197,6 +202,13 @@ func (r *Run) show(all []replay.Difference) {
 			r.After = append(r.After, Effect{d.Phase, d.What, shown(d.Now)})
 		}
 	}
+}
+
+func appendNamed[T comparable](list []T, name T) []T {
+	if slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
 }
 
 // shown returns a value as a report has it: one that is too large as its size.
@@ -236,8 +248,11 @@ func (r *Run) cut(room int) int {
 const maxCalls = 1000
 
 // OtherKey reports whether the run would have had another order key, so that other events would wait for it.
-func (r Run) OtherKey() bool {
-	return slices.ContainsFunc(slices.Concat(r.Before, r.After), func(e Effect) bool { return e.What == replay.OrderKey })
+func (r Run) OtherKey() bool { return slices.Contains(r.whats, replay.OrderKey) }
+
+// OnlyIn reports whether all in which the run differs, also what is not shown, is in a phase.
+func (r Run) OnlyIn(phase string) bool {
+	return !slices.ContainsFunc(r.phases, func(p string) bool { return p != phase })
 }
 
 // calls returns the calls of a run that happened, or may have.
