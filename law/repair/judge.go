@@ -105,6 +105,15 @@ func judge(e Evidence) (Verdict, []string) {
 	if len(impact) > 0 {
 		return Impactful, impact
 	}
+	if unknown := doubts(e); len(unknown) > 0 {
+		return Inconclusive, unknown
+	}
+	return Safe, nil
+}
+
+// doubts returns what nobody knows of a proposal, a sentence each.
+func doubts(e Evidence) []string {
+	s := e.Shadow
 	unknown := append([]string(nil), e.Compared.Unknown...)
 	if s.Ending == Unknown {
 		unknown = append(unknown, "how the run that failed would end is not known: "+s.Why)
@@ -126,8 +135,5 @@ func judge(e Evidence) (Verdict, []string) {
 	} else if len(e.Neighbours) == 0 {
 		unknown = append(unknown, "no run of the handler is recorded whose work is done")
 	}
-	if len(unknown) > 0 {
-		return Inconclusive, unknown
-	}
-	return Safe, nil
+	return unknown
 }
