@@ -36,9 +36,9 @@ func lose(n int, effect bool) func(int) (bool, error) {
 // the run that made the call is over; then the next run completes the item.
 func TestBlockedItemBlocksOnlyItself(t *testing.T) {
 	for _, effect := range []bool{true, false} {
-		t.Run(fmt.Sprint(effect), func(t *testing.T) {
+		inKinds(t, fmt.Sprint(effect), func(t *testing.T, kind string) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newLooseWorld(t, "a", "b", "c")
+				w := newLooseWorld(t, "a", "b", "c").writtenIn(kind)
 				w.service.onCall = lose(1, effect)
 				w.service.onAsk = func(n int) (connector.Verdict, error) {
 					if n < 5 {

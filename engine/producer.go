@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/schedule"
+	"github.com/keep-run/keep/law/trace"
 )
 
 // produce runs a producer. Its publishes, inputs and checkpoint commit together
@@ -25,9 +26,8 @@ func (x *execution) produce(ctx context.Context) error {
 		return x.fail(ctx, f)
 	}
 	unfinished := hasMore(out)
-	if unfinished && len(host.kv) == 0 {
-		return x.fail(ctx, keep.Failf(keep.ClassLogic, "more-without-checkpoint",
-			"%s says that there is more, but stores nothing with ctx.kv.set: it would read the same again, and again at once", x.run.Handler))
+	if f := x.moreOfNothing(out, host); f != nil {
+		return x.fail(ctx, f)
 	}
 	x.trace(BeforeCommit)
 	if err := x.transition(keep.Committed); err != nil {
@@ -68,6 +68,21 @@ func hasMore(result json.RawMessage) bool {
 	}
 	return len(result) > 0 && result[0] == '{' && json.Unmarshal(result, &r) == nil && string(r.More) == "true"
 }
+
+// moreOfNothing returns the failure of a producer that says that there is more, and would begin where it began.
+func (x *execution) moreOfNothing(out json.RawMessage, h *scriptHost) *keep.Failure {
+	if !hasMore(out) || len(h.kv) > 0 {
+		return nil
+	}
+	return keep.Failf(keep.ClassLogic, "more-without-checkpoint",
+		"%s says that there is more, but stores nothing with ctx.kv.set: it would read the same again, and again at once", x.run.Handler)
+}
+
+// saysMore is what a producer mostly returns that has not read all.
+const saysMore = `{"more":true}`
+
+// SaysMore reports whether out is the digest of what a producer mostly returns that has not read all that there is.
+func SaysMore(out trace.Sum) bool { return out == trace.Digest(json.RawMessage(saysMore)) }
 
 // checkpoint returns the name under which the checkpoint of the producer is kept.
 func (x *execution) checkpoint() keep.HandlerName { return keep.HandlerName(x.def.ItemsOf()) }

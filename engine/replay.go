@@ -47,6 +47,7 @@ type ReplayResult struct {
 	Result       json.RawMessage
 	Reservations []keep.Reservation // of prepare
 	Call         *ReplayCall        // that ended mutate; nil: none
+	More         bool               // a producer says that it has not read all that there is
 	Publishes    []keep.Event       // only topic, message id and payload
 	Asked        []trace.Entry      // what it asked from outside, and the answers it got
 
@@ -100,6 +101,8 @@ func (e *Engine) Replay(ctx context.Context, r Replay, p ReplayPhase) (ReplayRes
 		res.Failure = f
 	case err != nil:
 		return res, err
+	case r.Run.Kind == keep.Producer && res.Unknown == nil:
+		res.More, res.Failure = hasMore(out), x.moreOfNothing(out, host)
 	case p.Name == "prepare" && res.Unknown == nil:
 		parsed, f := parsePrepared(out, r.Definition, def, e.policy, p.Clock)
 		if res.Reservations = parsed.reservations; f != nil {

@@ -206,11 +206,11 @@ func (w *Worker) Item(ctx context.Context, id, title string, work func(ctx conte
 		return err
 	}
 	it := &Item{common: common{p: w.p}}
+	w.p.scopes++ // the engine counts an item that waits, too
+	it.scope = w.p.scopes
 	if err := decode(out, &it.view, "item.begin"); err != nil || it.view.IsBlocked {
 		return err
 	}
-	w.p.scopes++
-	it.scope = w.p.scopes
 	if err := work(ctx, it); err != nil {
 		return w.fail(ctx, err, placeOf(work))
 	}

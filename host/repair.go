@@ -505,6 +505,9 @@ func whyAsked(run keep.Run, rec law.Record) string {
 // other.
 func Tried(rec law.Record) string {
 	lines := []string{"A repair was tried, without success."}
+	if len(rec.Attempts) == 0 {
+		lines[0] = "No repair was tried."
+	}
 	lines = append(lines, rec.Tried()...)
 	if rec.Why != "" {
 		lines = append(lines, rec.Why)

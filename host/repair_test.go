@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host"
+	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -73,4 +75,20 @@ func TestFailedScriptsRest(t *testing.T) {
 	}
 	stop()
 	running.Wait()
+}
+
+// A question says that a repair was tried only if one was: a workflow that had all repairs of a day gets none.
+func TestTried(t *testing.T) {
+	s := law.Signature{Workflow: "w", Handler: "h"}
+	none := host.Tried(law.Begun(s).Refuse("10 repairs of the workflow began within 24 hours, and that is all that it may have"))
+	if none != "No repair was tried.\n10 repairs of the workflow began within 24 hours, and that is all that it may have" {
+		t.Errorf("without an attempt: %q", none)
+	}
+	one, err := law.Begun(s).Begin(law.Limits{Attempts: 1, Tokens: 1}, "run_1", time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := host.Tried(one.Refuse("all are used up")); !strings.HasPrefix(said, "A repair was tried, without success.\nattempt 1: ") {
+		t.Errorf("after an attempt: %q", said)
+	}
 }

@@ -26,6 +26,7 @@ type Base interface {
 	store.Events
 	store.Topics
 	store.Mutations
+	store.Rivals
 	store.Items
 	host.Names
 }
@@ -198,6 +199,16 @@ func (o *overlay) Mutation(ctx context.Context, key keep.MutationKey) (keep.Muta
 		return keep.Mutation{}, fmt.Errorf("copy mutation %s: %w", key, err)
 	}
 	return o.memory.Mutation(ctx, key)
+}
+
+// Rival implements store.Rivals. What the base has was done, or may have been, whatever the rehearsal does.
+func (o *overlay) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error) {
+	if o.base != nil {
+		if m, there, err := o.base.Rival(ctx, u); there || err != nil {
+			return m, there, err
+		}
+	}
+	return o.memory.Rival(ctx, u)
 }
 
 // begin copies what the first decisions depend on: when handlers are due, and the

@@ -102,7 +102,7 @@ func (b *Bench) Base(ctx context.Context, w keep.WorkflowName, v keep.Version) (
 }
 
 func scriptOf(d keep.Definition, files map[string]string, effects workflow.Report) law.Script {
-	s := law.Script{Definition: d, Files: slices.Sorted(maps.Keys(files)), Keys: make(map[keep.HandlerName]string)}
+	s := law.Script{Definition: d, Files: slices.Sorted(maps.Keys(files)), Names: effects.Names, Keys: make(map[keep.HandlerName]string)}
 	for _, t := range effects.Tools {
 		s.Calls = append(s.Calls, t.Tool)
 	}
@@ -184,7 +184,7 @@ func (b *Bench) Try(ctx context.Context, base Base, failed keep.Run, source stri
 	if err != nil {
 		return Tried{}, err
 	}
-	t := Tried{Workflow: w, Evidence: law.Evidence{Refused: refused, Rekeyed: law.Rekeyed(base.Script, now)}}
+	t := Tried{Workflow: w, Evidence: law.Evidence{Refused: refused, Rekeyed: law.Rekeyed(base.Script, now), Names: slices.Concat(base.Script.Names, now.Names)}}
 	if len(refused) == 0 {
 		if err := b.evidence(ctx, base, failed, w, &t.Evidence); err != nil {
 			return Tried{}, err
@@ -200,6 +200,11 @@ func (b *Bench) evidence(ctx context.Context, base Base, failed keep.Run, w *hos
 	for _, name := range slices.Sorted(maps.Keys(w.Sources)) {
 		e.Is += w.Sources[name] + "\n"
 	}
+	timed, err := b.timed(ctx, w)
+	if err != nil {
+		return err
+	}
+	e.Timed = timed
 	script, err := host.LoadScript(ctx, b.Runtime, base.Deployment, w.Bundle)
 	if err != nil {
 		return err
@@ -220,6 +225,16 @@ func (b *Bench) evidence(ctx context.Context, base Base, failed keep.Run, w *hos
 	}
 	e.Compared, err = b.Comparer.Compare(ctx, base.Deployment, script, w.Definition, failed)
 	return err
+}
+
+// timed reports whether the top level of a script asks for the time or for chance. In shadow both are those of the base; when the
+// script becomes current they are others.
+func (b *Bench) timed(ctx context.Context, w *host.Workflow) (bool, error) {
+	p, err := b.Runtime.Load(ctx, w.Bundle)
+	if err != nil {
+		return false, err
+	}
+	return !p.Constant(), p.Close()
 }
 
 // rules returns what the grant allows; nil: everything.

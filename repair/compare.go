@@ -66,14 +66,7 @@ func (c Recorded) Compare(ctx context.Context, base keep.Deployment, script engi
 // onlyNext reports whether a run, whose call was made before it failed, would be otherwise after
 // that call alone.
 func onlyNext(r compare.Run) bool {
-	for _, list := range [][]compare.Effect{r.Before, r.After} {
-		for _, e := range list {
-			if e.Phase != "next" {
-				return false
-			}
-		}
-	}
-	return r.Change != compare.Inconclusive
+	return r.OnlyIn("next") && r.Change != compare.Inconclusive
 }
 
 // otherwise says what a change is, of what a run did.

@@ -195,7 +195,7 @@ func (w *world) live(t testing.TB, rt *sandbox.Runtime, conns []connector.Connec
 // grantedTools returns the tools that a base calls.
 func grantedTools(source string) (list []keep.ToolName) {
 	for _, tool := range []string{"get", "list", "pay", "send"} {
-		if strings.Contains(source, "ctx.svc."+tool+"(") {
+		if strings.Contains(source, "svc."+tool+"(") {
 			list = append(list, keep.ToolName("svc."+tool))
 		}
 	}

@@ -249,6 +249,8 @@ var engineBreaks = []Break{
 		`return append(changes, due...), err`, `return append(changes, due[:0]...), err`, "./engine -run TestDecideBlockedItemBesideARun"},
 	{"answered-item-wakes-the-old-name", "explained", "operator/decide.go",
 		`now.Kind == keep.Job && now.ItemsOf() == items`, `now.Name == run.Handler && items != ""`, "./engine -run TestDecideBlockedItemOfARenamedJob"},
+	{"go-items-behind-one-that-waits-are-over", "nothing-lost", "handler/calls.go",
+		`w.p.scopes++ // the engine counts an item that waits, too`, `_ = w`, "./engine -run TestBlockedItemBlocksOnlyItself"},
 	{"payload-mismatch-replays", "once", "engine/job.go",
 		`if hash != m.PayloadHash && call.difference(m.Payload) == connector.Significant {`, `if false {`, "./engine -run TestPayloadMismatch"},
 	{"applied-call-in-item-sent-again", "once", "engine/job.go",

@@ -201,7 +201,7 @@ var lawsBreaks = []Break{
 	{"more-is-read-at-the-next-tick", "bounded", "engine/producer.go",
 		`state.NextAt = now // after`, `_ = now // after`, "./engine -run TestProducerHasMore$"},
 	{"more-without-end", "bounded", "engine/producer.go",
-		`if unfinished && len(host.kv) == 0 {`, `if unfinished && host.kv == nil {`, "./engine -run TestMoreWithoutCheckpoint"},
+		`if !hasMore(out) || len(h.kv) > 0 {`, `if !hasMore(out) || h.kv != nil {`, "./engine -run TestMoreWithoutCheckpoint"},
 	{"news-are-not-told", "bounded", "engine/watch.go",
 		`a.news[r.handler] = true`, `a.news[r.handler] = false`, "./engine -run TestWatch$"},
 	{"watch-outlives-its-connection", "bounded", "engine/tools.go",

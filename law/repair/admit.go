@@ -13,6 +13,7 @@ type Script struct {
 	Definition keep.Definition
 	Files      []string        // that it is made of
 	Calls      []keep.ToolName // that it mentions
+	Names      []string        // that stand for ctx, for what it has, or for a function that uses it
 
 	Keys map[keep.HandlerName]string // texts of the functions that give order keys
 }

@@ -2,41 +2,30 @@ package repair
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
 
 var (
-	remark = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)/\*.*?\*/`) })
-	rest   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|[^:"'])//.*`) })
-
-	// decides is what says in a line whether something happens, and touches is what reaches outside.
+	// decides is what says in a line whether something happens.
 	decides = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\b(if|else|switch|case|while|for|throw|try|catch|continue|break)\b|\breturn\W*$|[?<>!]|&&|\|\||===?|\.(filter|find|some|every)\b`)
 	})
-	touches = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b(ctx|arguments)\b`) })
+	words = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\p{L}\p{N}_$]+`) })
 )
-
-// A line is one of a script: as it is written, and what is compared of it.
-type line struct{ text, bare string }
 
 // linesOf returns the lines of a script without their remarks and spaces.
 func linesOf(script string) []line {
-	var out []line
-	for text := range strings.Lines(remark().ReplaceAllString(script, " ")) {
-		text = strings.TrimSpace(rest().ReplaceAllString(strings.TrimRight(text, "\r\n"), "$1"))
-		if text != "" {
-			out = append(out, line{text, strings.Join(strings.Fields(text), "")})
-		}
-	}
-	return out
+	lines, _ := read(script)
+	return lines
 }
 
 // Ungoverned returns the conditions of a script that the next one does not have, or has behind
 // what they came before: lines that decide, in their order with the lines that reach outside and
 // are still there. Whether a condition matters may show only with an event that is not there
-// yet; so one that is changed counts as taken out, too.
-func Ungoverned(was, is string) []string {
+// yet; so one that is changed counts as taken out, too. Names are as those of Reaches.
+func Ungoverned(was, is string, names ...string) []string {
 	now := linesOf(is)
 	have := make(map[string]bool, len(now))
 	for _, l := range now {
@@ -46,7 +35,7 @@ func Ungoverned(was, is string) []string {
 	at := 0
 	for _, l := range linesOf(was) {
 		decisive := decides().MatchString(strings.ReplaceAll(l.text, "=>", ""))
-		if !decisive && !(touches().MatchString(l.text) && have[l.bare]) {
+		if !decisive && !(l.reaches(names) > 0 && have[l.bare]) {
 			continue
 		}
 		next := at
@@ -62,10 +51,28 @@ func Ungoverned(was, is string) []string {
 	return out
 }
 
-// Reaches returns how often a script names what reaches outside.
-func Reaches(script string) (n int) {
+// Reaches returns how often a script names what reaches outside: ctx, those of names, which are other names for it or for what
+// it has, and what has it without naming it.
+func Reaches(script string, names ...string) (n int) {
 	for _, l := range linesOf(script) {
-		n += len(touches().FindAllString(l.text, -1))
+		n += l.reaches(names)
 	}
 	return n
+}
+
+// reaches returns how often a line names what reaches outside. A name may be spelled with escapes.
+func (l line) reaches(names []string) (n int) {
+	for _, word := range words().FindAllString(l.code, -1) {
+		if word == "ctx" || word == "arguments" || word == "eval" || slices.Contains(names, word) {
+			n++
+		}
+	}
+	return n + strings.Count(l.code, `\u`)
+}
+
+// Unclear reports whether it is not certain what of a script is a remark, a text or an expression, so that nobody knows what else
+// it does.
+func Unclear(script string) bool {
+	_, certain := read(script)
+	return !certain
 }

@@ -34,6 +34,21 @@ for (const l of lines) {
 		{"behind the call", "  if (l.done) continue;\n  await ctx.svc.pay({ ref: l.ref, amount });", "  await ctx.svc.pay({ ref: l.ref, amount });\n  if (l.done) continue;",
 			[]string{"await ctx.svc.pay({ ref: l.ref, amount });"}, 1},
 		{"a call more", guard, "await ctx.svc.pay({ ref: bill.ref, amount });\n" + guard, nil, 2},
+		{"in a text", guard, "const x = \"" + guard + "\";", []string{guard}, 1},
+		{"in a template", guard, "const x = `\n" + guard + "\n`;", []string{guard}, 1},
+		{"in a template behind an expression", guard, "const x = `${amount}\n" + guard + "\n`;", []string{guard}, 1},
+		{"between texts like remarks", guard, guard + "const a = \"/*\"; await ctx.svc.pay(); const b = \"*/\";", []string{guard}, 2},
+		{"between templates like remarks", guard, guard + "\nconst a = `/*`; await ctx.svc.pay(); const b = `*/`;", nil, 2},
+		{"between expressions like remarks", guard, guard + "\nconst a = /[/*]/; await ctx.svc.pay(); const b = /[*/]/;", nil, 2},
+		{"behind a condition and an expression", guard, guard + "\nif (amount) /[/*]/.test(a); await ctx.svc.pay(); /[*/]/.test(b);", nil, 2},
+		{"behind a text like a remark", guard, guard + "\nconst a = 'x//'; await ctx.svc.pay();", nil, 2},
+		{"behind two texts", guard, guard + "\nconst a = 'x\\'//'; await ctx.svc.pay();", nil, 2},
+		{"behind quotients", guard, guard + "\nconst a = (1 + 2) / 3 / \"/*\".length; await ctx.svc.pay(); const b = a / 2 / \"*/\".length;", nil, 2},
+		{"in a template's expression", guard, guard + "\nconst a = `${await ctx.svc.pay()}`;", nil, 2},
+		{"behind the end of a remark", guard, guard + "\n// as before\u2028await ctx.svc.pay();", nil, 2},
+		{"behind another end of a remark", guard, guard + "\n// as before\rawait ctx.svc.pay();", nil, 2},
+		{"spelled with an escape", guard, guard + "\nawait \\u0063tx.svc.pay();", nil, 2},
+		{"in a text that is evaluated", guard, guard + "\nawait eval(\"ct\" + \"x.svc.pay()\");", nil, 2},
 		{"by its arguments", guard, "await arguments[0].svc.pay({ amount });\n" + guard, nil, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,5 +76,54 @@ for (const l of lines) {
 				t.Errorf("Judge: %s %q, want %s", v, why, want)
 			}
 		})
+	}
+}
+
+// What a script calls ctx, and what it takes from it, reaches outside as ctx does.
+func TestNamesThatReach(t *testing.T) {
+	const was = "if (amount > 500) return;\nawait c.svc.pay({ amount });\n"
+	for name, tt := range map[string]struct {
+		is         string
+		names      []string
+		want       int
+		conditions int
+	}{
+		"the same":        {was, []string{"c"}, 1, 0},
+		"one more":        {was + "await c.svc.pay();", []string{"c"}, 2, 0},
+		"a part":          {was + "await pay();", []string{"c", "pay"}, 3, 0},
+		"no name":         {was + "await x.c1();", []string{"c"}, 1, 0},
+		"behind the call": {"await c.svc.pay({ amount });\nif (amount > 500) return;\n", []string{"c"}, 1, 1},
+	} {
+		if n := repair.Reaches(tt.is, tt.names...); n != tt.want {
+			t.Errorf("%s: Reaches: %d, want %d", name, n, tt.want)
+		}
+		if got := repair.Ungoverned(was, tt.is, tt.names...); len(got) != tt.conditions {
+			t.Errorf("%s: Ungoverned: %q, want %d", name, got, tt.conditions)
+		}
+	}
+	if got := repair.Ungoverned(`if (state === "not paid") return;`, `if (state === "notpaid") return;`); len(got) != 1 {
+		t.Errorf("another text in a condition: %q, want the condition", got)
+	}
+	if got := repair.Ungoverned(`if ("a" in b) return;`, `if ("a"  in /* it */ b) return;`); len(got) != 0 {
+		t.Errorf("other spaces in a condition: %q, want nothing", got)
+	}
+}
+
+// Where it is not certain what a slash means, nobody knows what is a remark.
+func TestUnclear(t *testing.T) {
+	for script, want := range map[string]bool{
+		"const a = (b + c) / 2; const d = [1][0] / 2; return /x[/]/.test(a);": false,
+		"if (a) /x/.test(a); for await (const x of y) /x/.test(x);":           false,
+		"x.return / 2; x?.if(1) / 2; `${a}` / 2; a++ / 2; \"a\" / 2; /a/ / 2": false,
+		"{ } /x/.test(a)":        true,
+		"const a = { b: 1 } / 2": true,
+		"a! / 2":                 true,
+		"await /x/.test(a)":      true,
+		"a = /x":                 true,
+		"a = \"x":                true,
+	} {
+		if got := repair.Unclear(script); got != want {
+			t.Errorf("%s: %t, want %t", script, got, want)
+		}
 	}
 }

@@ -58,6 +58,8 @@ type Evidence struct {
 	Neighbours []Neighbour // runs of the same handler that are done
 	Was, Is    string      // the texts of the two scripts
 	Rekeyed    []string    // by the function of that name
+	Names      []string    // that stand in either script for ctx, or for what it has
+	Timed      bool        // the top level of the script asks for the time or for chance
 }
 
 // maxReasons bounds the reasons of a verdict.
@@ -88,7 +90,7 @@ func judge(e Evidence) (Verdict, []string) {
 	for _, word := range Brings(e.Was, e.Is) {
 		impact = append(impact, fmt.Sprintf("it brings %q, which no script had and no recorded run shows the use of", word))
 	}
-	for _, condition := range Ungoverned(e.Was, e.Is) {
+	for _, condition := range Ungoverned(e.Was, e.Is, e.Names...) {
 		impact = append(impact, fmt.Sprintf("it takes out, changes or moves %q, and what that is for may show only with another event", condition))
 	}
 	switch s.Ending {
@@ -103,12 +105,27 @@ func judge(e Evidence) (Verdict, []string) {
 	if len(impact) > 0 {
 		return Impactful, impact
 	}
+	if unknown := doubts(e); len(unknown) > 0 {
+		return Inconclusive, unknown
+	}
+	return Safe, nil
+}
+
+// doubts returns what nobody knows of a proposal, a sentence each.
+func doubts(e Evidence) []string {
+	s := e.Shadow
 	unknown := append([]string(nil), e.Compared.Unknown...)
 	if s.Ending == Unknown {
 		unknown = append(unknown, "how the run that failed would end is not known: "+s.Why)
 	}
-	if was, is := Reaches(e.Was), Reaches(e.Is); is > was {
-		unknown = append(unknown, fmt.Sprintf("it names ctx %d times, and the script does %d times: what it does there may show only with another event", is, was))
+	if was, is := Reaches(e.Was, e.Names...), Reaches(e.Is, e.Names...); is > was {
+		unknown = append(unknown, fmt.Sprintf("it names ctx, or what it has, %d times, and the script does %d times: what it does there may show only with another event", is, was))
+	}
+	if Unclear(e.Was) || Unclear(e.Is) {
+		unknown = append(unknown, "which parts of its text are remarks is not certain, so a call or a condition may be hidden there")
+	}
+	if e.Timed {
+		unknown = append(unknown, "its top level asks for the time or for chance, which are others when the version becomes current")
 	}
 	if s.Varies {
 		unknown = append(unknown, "the run that failed does not do the same twice")
@@ -118,8 +135,5 @@ func judge(e Evidence) (Verdict, []string) {
 	} else if len(e.Neighbours) == 0 {
 		unknown = append(unknown, "no run of the handler is recorded whose work is done")
 	}
-	if len(unknown) > 0 {
-		return Inconclusive, unknown
-	}
-	return Safe, nil
+	return unknown
 }

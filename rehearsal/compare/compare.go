@@ -93,6 +93,8 @@ type Run struct {
 
 	inputs    []Input
 	mutations []Mutation
+	whats     []replay.What // in which it differs, also what is not shown
+	phases    []string      // in which it does
 }
 
 // Inputs returns the inputs that the run came from, if it differs.
@@ -219,7 +221,9 @@ func each(ctx context.Context, cfg Config, yield func(Run) bool) error {
 			return orCause(ctx, err)
 		}
 		for _, run := range list {
-			if !c.takes(run) {
+			if takes, err := c.takes(ctx, run); err != nil {
+				return orCause(ctx, err)
+			} else if !takes {
 				continue
 			}
 			if left--; left < 0 {

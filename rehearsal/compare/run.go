@@ -19,9 +19,19 @@ type comparer struct {
 }
 
 // takes reports whether a run is one of those that are compared. An attempt that another one
-// took over is compared with that one.
-func (c *comparer) takes(r keep.Run) bool {
-	return r.Version == c.cfg.From && (r.Status == keep.StatusCommitted || !r.Closed)
+// took over is compared with that one. One at a job is compared by itself if it made a call: the items that it
+// has done are passed over by the attempts after it.
+func (c *comparer) takes(ctx context.Context, r keep.Run) (bool, error) {
+	switch {
+	case r.Version != c.cfg.From:
+		return false, nil
+	case r.Status == keep.StatusCommitted || !r.Closed:
+		return true, nil
+	case r.Kind != keep.Job:
+		return false, nil
+	}
+	made, err := c.calls(ctx, r)
+	return len(made) > 0, err
 }
 
 // compare compares one run. bare is as a bare page has it.
@@ -44,7 +54,7 @@ func (c *comparer) compare(ctx context.Context, bare keep.Run) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	out.Done = run.Status == keep.StatusCommitted || len(live) > 0 && (run.Kind == keep.Consumer || out.Change != Inconclusive)
+	out.Done = run.Status == keep.StatusCommitted || len(live) > 0 && (run.Kind == keep.Consumer || run.Closed || out.Change != Inconclusive)
 	differs := out.Change != Same && out.Change != Inconclusive
 	if differs {
 		out.show(found.differences)
@@ -176,6 +186,11 @@ const (
 
 // show takes the differences over as what was and what would have been.
 func (r *Run) show(all []replay.Difference) {
+	for _, d := range all {
+		if !harmless(d) {
+			r.whats, r.phases = appendNamed(r.whats, d.What), appendNamed(r.phases, d.Phase)
+		}
+	}
 	for _, d := range all[:min(len(all), maxRun)] {
 		if harmless(d) {
 			continue
@@ -187,6 +202,13 @@ func (r *Run) show(all []replay.Difference) {
 			r.After = append(r.After, Effect{d.Phase, d.What, shown(d.Now)})
 		}
 	}
+}
+
+func appendNamed[T comparable](list []T, name T) []T {
+	if slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
 }
 
 // shown returns a value as a report has it: one that is too large as its size.
@@ -226,8 +248,11 @@ func (r *Run) cut(room int) int {
 const maxCalls = 1000
 
 // OtherKey reports whether the run would have had another order key, so that other events would wait for it.
-func (r Run) OtherKey() bool {
-	return slices.ContainsFunc(slices.Concat(r.Before, r.After), func(e Effect) bool { return e.What == replay.OrderKey })
+func (r Run) OtherKey() bool { return slices.Contains(r.whats, replay.OrderKey) }
+
+// OnlyIn reports whether all in which the run differs, also what is not shown, is in a phase.
+func (r Run) OnlyIn(phase string) bool {
+	return !slices.ContainsFunc(r.phases, func(p string) bool { return p != phase })
 }
 
 // calls returns the calls of a run that happened, or may have.

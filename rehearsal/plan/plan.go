@@ -268,7 +268,7 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	p.Mutations = append(p.Mutations, t.mutations...)
 	p.Publishes = append(p.Publishes, t.publishes...)
 	p.Errors = append(p.Errors, t.errors...)
-	p.Unknown = append(p.Unknown, live.unknown()...)
+	p.Unknown = append(append(p.Unknown, live.unknown()...), t.done...)
 	if len(r.HeldUp) > 0 {
 		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: the run of %s stopped, and holds up the workflow (keep docs order); what %s would do after it is not planned.",
 			w.Name, r.HeldBy.Handler, joined(r.HeldUp)))
@@ -330,6 +330,7 @@ type traced struct {
 	mutations []Mutation
 	publishes []Publish
 	errors    []Error
+	done      []string // calls that were done already, a sentence each
 }
 
 // trace connects calls and events with the runs that made them. What a run publishes
@@ -356,7 +357,9 @@ func trace(w keep.WorkflowName, r *rehearsal.Result, l *live, granted map[keep.W
 				events[keep.EventRef{Topic: e.Topic, MessageID: e.MessageID}] = guessed[run.ID]
 			}
 		}
-		if run.Error != nil && !run.Closed {
+		if run.Error != nil && !run.Closed && run.Error.Code == "already-done" {
+			t.done = append(t.done, fmt.Sprintf("%s: %s; a person is asked first, and nothing is sent.", run.Handler, run.Error.Message))
+		} else if run.Error != nil && !run.Closed {
 			t.errors = append(t.errors, Error{run.Handler, run.Error.Error()})
 		}
 	}

@@ -24,7 +24,11 @@ func (r *replay) compare(ctx context.Context, p phase, got engine.ReplayResult) 
 			r.comparePrepared(p, got)
 		}
 	case "mutate":
-		if known = got.Out == was.Out || got.Call == nil && r.run.Mutation == "" && p.end.Error == nil; !known && got.Failure == nil {
+		called, err := r.treated(ctx)
+		if err != nil {
+			return false, err
+		}
+		if known = got.Out == was.Out || got.Call == nil && r.run.Mutation == "" && !called && p.end.Error == nil; !known && got.Failure == nil {
 			if err := r.compareCalls(ctx, p, got); err != nil {
 				return false, err
 			}
@@ -40,9 +44,20 @@ func (r *replay) compare(ctx context.Context, p phase, got engine.ReplayResult) 
 		if got.Stored != was.Stored {
 			r.differs(p.name, Checkpoint, nil, "another checkpoint")
 		}
+		if said := engine.SaysMore(was.Out); got.Failure == nil && got.Out != was.Out && (said || got.More) {
+			r.differs(p.name, Data, orMore(said), orMore(got.More))
+		}
 		known = true
 	}
 	return known, nil
+}
+
+// orMore returns what a producer returned, as far as that means anything; none is null.
+func orMore(more bool) any {
+	if more {
+		return map[string]bool{"more": true}
+	}
+	return nil
 }
 
 // A failure is what differences say of an error. Where it was thrown is another place in
@@ -147,10 +162,23 @@ func (r *replay) compareCalls(ctx context.Context, p phase, got engine.ReplayRes
 	if c := got.Call; c != nil {
 		now = &call{c.Tool, c.Target, c.Subkey, c.Identity, c.Payload}
 	}
-	if p.end.Error == nil {
+	switch {
+	case p.end.Error != nil:
+	case r.run.Mutation == "" && now == nil:
+		r.differs(p.name, Call, "a call that a person treated as done", nil)
+	default:
 		r.diffCalls(p.name, was, now)
 	}
 	return nil
+}
+
+// treated reports whether the run made a call of which it has no record, since a person treated it as done.
+func (r *replay) treated(ctx context.Context) (bool, error) {
+	if r.run.Mutation != "" {
+		return false, nil
+	}
+	asked, err := r.cfg.Store.EscalationsOf(ctx, r.run.Chain, keep.MaxPage)
+	return slices.ContainsFunc(asked, func(q keep.Escalation) bool { return q.Decision != nil && q.Decision.Action == keep.TreatAsDone }), err
 }
 
 // ends says why next is not gone through after a mutate that ended otherwise.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -299,8 +298,7 @@ func (r *replay) executedNothing(ctx context.Context) (bool, error) {
 		}
 	}
 	if r.run.Mutation == "" {
-		asked, err := r.cfg.Store.EscalationsOf(ctx, r.run.Chain, keep.MaxPage)
-		return slices.ContainsFunc(asked, func(q keep.Escalation) bool { return q.Decision != nil && q.Decision.Action == keep.TreatAsDone }), err
+		return r.treated(ctx)
 	}
 	m, err := r.cfg.Store.Mutation(ctx, r.run.Mutation)
 	if isNotFound(err) {

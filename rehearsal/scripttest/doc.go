@@ -39,7 +39,8 @@
 // isn't expected isn't checked: `calls = []` means that there must be none. A test
 // fails if a run fails, unless it expects the error or a question; and if the script
 // reads what no [[test.read]] answers, or looks up what no [[test.answer]] answers. A
-// call that nothing answers is applied, with null as its result.
+// call that nothing answers is applied, with null as its result. A test that finds something to
+// do after 1,000 runs fails; runs = N ends it before.
 //
 // # From life
 //

@@ -47,8 +47,18 @@ func Run(ctx context.Context, cfg Config, t Test) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, fmt.Errorf("test %q: %w", t.Name, err)
 	}
-	return Verdict{Name: t.Name, Problems: judge(t.Expect, result, c), Took: time.Since(began)}, nil
+	problems := judge(t.Expect, result, c)
+	if result.Cut && len(result.Runs) >= t.maxRuns() {
+		problems = []string{fmt.Sprintf("it comes to no end after %d runs: say runs = N if the script is to find more to do", len(result.Runs))}
+	}
+	return Verdict{Name: t.Name, Problems: problems, Took: time.Since(began)}, nil
 }
+
+// MaxRuns is how many runs a test has at most, attempts included, if it does not say for how many it waits (law: bounded).
+const MaxRuns = 1000
+
+// maxRuns returns after how many runs the test has no end. A run may have attempts.
+func (t Test) maxRuns() int { return max(MaxRuns, 10*t.Runs) }
 
 // A mistake is what a test wants of a script that has no such thing.
 type mistake struct{ problem string }
@@ -60,7 +70,7 @@ func (m *mistake) Error() string { return m.problem }
 func rehearse(ctx context.Context, cfg Config, t Test) (*rehearsal.Result, *cast, error) {
 	rc := rehearsal.Config{
 		Script: cfg.Script, Connections: cfg.Connections, Policy: cfg.Policy, Runtime: cfg.Runtime,
-		Shared: cfg.Shared, Now: t.Now, Works: t.Runs, Approved: t.Approved, KV: make(map[string]json.RawMessage),
+		Shared: cfg.Shared, Now: t.Now, Works: t.Runs, MaxRuns: t.maxRuns(), Approved: t.Approved, KV: make(map[string]json.RawMessage),
 	}
 	if t.Now.IsZero() {
 		rc.Now = cfg.Now

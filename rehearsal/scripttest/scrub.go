@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -43,9 +44,14 @@ var (
 
 	stood = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^secret-\d+$`) })
 
+	// passed is what a text has where a secret is: behind a word such as Bearer, in the address of a page, and in its query.
+	passed = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(?:\b(?:bearer|basic)\s+|://[^\s/:@]*:|[?&](?:[\w-]*[_-])?(?:password|passwd|secret|token|api[_-]?key|credential)=)([^\s&#@"'<>]{4,})`)
+	})
+
 	// secretKey is the name of a field whose text is a secret.
 	secretKey = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?i)(^|[_-])(password|passwd|passphrase|secret|token|api_?key|authorization|cookie|private_?key|credentials?)$|(Password|Secret|Token|ApiKey|APIKey|PrivateKey|Credential)$`)
+		return regexp.MustCompile(`(?i)(^|[_-])(password|passwd|passphrase|secret|token|api[_-]?key|authorization|cookie|private[_-]?key|credentials?)$|(Password|Secret|Token|ApiKey|APIKey|PrivateKey|Credential)$`)
 	})
 )
 
@@ -74,6 +80,10 @@ func (s *scrubber) value(v any, key string) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, x := range v {
+			if secretKey().MatchString(key) { // all that is in it
+				out[s.text(k)] = s.value(x, key)
+				continue
+			}
 			out[s.text(k)] = s.value(x, k)
 		}
 		return out
@@ -94,7 +104,11 @@ func (s *scrubber) value(v any, key string) any {
 				return string(raw)
 			}
 		}
+		if inner, is := s.inner(v); is {
+			return inner
+		}
 		if secretKey().MatchString(key) && len(v) >= 4 && !strings.HasPrefix(v, "${secret:") && !stood().MatchString(v) {
+			s.passed(v)
 			s.named = append(s.named, v)
 			return s.stand(v, "secret", "secret-%d")
 		}
@@ -103,8 +117,41 @@ func (s *scrubber) value(v any, key string) any {
 	return v
 }
 
+// inner returns a text that is an object or a list of JSON with everything in it replaced; false: it is none, or has nothing to
+// replace, and stays as it is written.
+func (s *scrubber) inner(v string) (string, bool) {
+	if t := strings.TrimSpace(v); t == "" || t[0] != '{' && t[0] != '[' {
+		return "", false
+	}
+	d := json.NewDecoder(strings.NewReader(v))
+	d.UseNumber()
+	var is any
+	if d.Decode(&is) != nil || d.More() {
+		return "", false
+	}
+	before, errBefore := json.Marshal(is)
+	after, errAfter := json.Marshal(s.value(is, ""))
+	return string(after), errBefore == nil && errAfter == nil && !bytes.Equal(before, after)
+}
+
+// passed returns the secrets that a text passes on, and notes them.
+func (s *scrubber) passed(v string) (all []string) {
+	for _, m := range passed().FindAllStringSubmatch(v, -1) {
+		if secret := m[1]; !strings.HasPrefix(secret, "${secret:") && !stood().MatchString(secret) {
+			all = append(all, secret)
+			if !slices.Contains(s.named, secret) {
+				s.named = append(s.named, secret)
+			}
+		}
+	}
+	return all
+}
+
 // text returns a text with everything in it replaced.
 func (s *scrubber) text(v string) string {
+	for _, secret := range s.passed(v) {
+		v = strings.ReplaceAll(v, secret, s.stand(secret, "secret", "secret-%d"))
+	}
 	for _, n := range s.named {
 		if v == n || len(n) >= 8 {
 			v = strings.ReplaceAll(v, n, s.stand(n, "secret", "secret-%d"))

@@ -20,6 +20,7 @@ type Report struct {
 
 	Former  []keep.ToolName `json:"-"` // names that tools had before, by which it calls them
 	Missing []keep.ToolName `json:"-"` // tools that it calls and no connection has
+	Names   []string        `json:"-"` // that stand for ctx, for what it has, or for a function that uses it; sorted
 }
 
 // Failed reports whether a finding is an error.

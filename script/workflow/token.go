@@ -261,10 +261,10 @@ func (s *scanner) while(f func(rune) bool) int {
 	return len(rest)
 }
 
-// line passes over the rest of the line.
+// line passes over the rest of the line. JavaScript has more characters that end one than files have.
 func (s *scanner) line() {
-	if i := strings.IndexByte(s.text[s.pos:], '\n'); i >= 0 {
-		s.pos += i + 1
+	if i := strings.IndexAny(s.text[s.pos:], "\n\r\u2028\u2029"); i >= 0 {
+		s.pos += i
 		return
 	}
 	s.pos = len(s.text)

@@ -12,6 +12,7 @@ func TestScan(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"names and punctuation", `ctx?.crm.create({...a}) => 1.5e3`, `ctx ?. crm . create ( { ... a } ) => 1.5e3`},
 		{"comments", "a // b '\n/* c \" */ d /*", `a d`},
+		{"ends of a line in comments", "a // b\rc // d\u2028e // f\u2029g", "a c e g"},
 		{"strings", `'a\'b' "c//d" 'open` + "\n" + `e`, `'a\'b' "c//d" 'open e`},
 		{"template", "`a${ b({c: `d${e}`}) }f` g", "`a ${ b ( { c : `d ${ e } ` } ) } f` g"},
 		{"template, escaped", "`\\`${a}\\${` b", "`\\` ${ a } \\${` b"},

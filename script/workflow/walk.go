@@ -105,6 +105,7 @@ func (w *walk) read() {
 	}
 	w.caught()
 	w.guarded()
+	w.reached()
 }
 
 // chain reads a.b?.c["d"] at token i if a is a known name, and returns its way

@@ -1,0 +1,41 @@
+package scripttest_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/rehearsal/scripttest"
+)
+
+// A script that always finds something to do comes to no end, and its test says so.
+func TestRun_has_an_end(t *testing.T) {
+	t.Parallel()
+	const start = `export default Keep.workflow({ name: "endless", topics: { a: {} }, `
+	for name, script := range map[string]string{
+		"a producer that always has more": start + `producers: { async poll(ctx) { const n = (await ctx.kv.get("n")) ?? 0; await ctx.kv.set("n", n + 1); return { more: true }; } } });`,
+		"a consumer of its own events": start + `consumers: { again: Keep.consumer({ subscribe: ["a"],
+  async prepare(ctx, e) { return e ? { reservations: [{ topic: "a", ids: [e.messageId] }], data: { id: e.messageId } } : { reservations: [], data: {} }; },
+  async next(ctx, p) { await ctx.publish("a", { messageId: String(Number(p.data.id) + 1) }); } }) } });`,
+	} {
+		f, err := scripttest.Parse([]byte("[[test]]\nname = \"a\"\nevents = [{ topic = \"a\", messageId = \"1\" }]\n[[test]]\nname = \"b\"\nruns = 2\nevents = [{ topic = \"a\", messageId = \"1\" }]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cfg := configOf(t, "endless.js", script)
+		v, err := scripttest.Run(ctx, cfg, f.Tests[0])
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if len(v.Problems) != 1 || !strings.Contains(v.Problems[0], "no end after 1000 runs") {
+			t.Errorf("%s: problems %.300q, want that it has no end", name, v.Problems)
+		}
+		if v, err := scripttest.Run(ctx, cfg, f.Tests[1]); err != nil || len(v.Problems) != 0 {
+			t.Errorf("%s, two runs: %v, %v; want that it passes", name, v.Problems, err)
+		}
+	}
+}

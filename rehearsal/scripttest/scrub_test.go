@@ -1,0 +1,33 @@
+package scripttest
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// What a field with the name of a secret has is replaced, however the name is written, whatever it is, and wherever it is.
+func TestScrubByName(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{
+		`{"password":"hunter22"}`, `{"api_key":"hunter22"}`, `{"apiKey":"hunter22"}`, `{"headers":{"X-Api-Key":"hunter22"}}`, `{"api-key":["hunter22"]}`,
+		`{"private-key":"hunter22"}`, `{"client-secret":"hunter22"}`, `{"Proxy-Authorization":"Basic hunter22"}`,
+		`{"token":{"value":"hunter22"}}`, `{"credentials":[{"user":"ann","is":"hunter22"}]}`,
+		`{"body":"{\"password\":\"hunter22\"}"}`, `{"url":"https://api.test/x?a=1&token=hunter22"}`, `{"url":"https://ann:hunter22@api.test/x"}`,
+		`{"line":"Authorization: Bearer hunter22"}`,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(payload), &v); err != nil {
+			t.Fatal(err)
+		}
+		in := Test{Name: "a", Events: []Event{{Topic: "t", MessageID: "m", Payload: v}}, Reads: []Read{{Tool: "svc.get", Result: "before hunter22 after"}}}
+		s := newScrubber(nil)
+		out, err := s.test(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(File{Tests: []Test{out}}.TOML("")); strings.Contains(text, "hunter22") || len(s.said()) == 0 {
+			t.Errorf("%s: %v\n%s", payload, s.said(), text)
+		}
+	}
+}
