@@ -32,7 +32,7 @@ import (
 )
 
 // agentTokens are those of the tests.
-var agentTokens = map[string]string{"ann": "token-of-ann-0123456789", "bob": "token-of-bob-0123456789"}
+var agentTokens = map[string]string{"ann": "token-of-ann-0123456789", "bob": "token-of-bob-0123456789", "Bob": "token-of-Bob-0123456789"}
 
 // serveAgents serves agents by HTTP until the end of stdin.
 func serveAgents(g *gateway.Gateway) error {
@@ -535,5 +535,14 @@ func TestLongCallByHTTP(t *testing.T) {
 	h.ServeHTTP(w, req)
 	if w.Code != http.StatusOK || !w.read.IsZero() {
 		t.Errorf("status %d, the request may be read until %v, want 200 and no end", w.Code, w.read)
+	}
+}
+
+// Names that two records could hold as one, or that would change what a terminal shows, are refused.
+func TestNamesOfAgents(t *testing.T) {
+	for name, ok := range map[string]bool{"bob": true, "Jörg M.": true, "": false, "a\xff": false, "a\x1b[2J": false, strings.Repeat("a", 65): false} {
+		if err := gateway.CheckAgent(name); (err == nil) != ok {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }

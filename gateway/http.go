@@ -107,9 +107,10 @@ func agentsByToken(tokens map[string]string) (map[[sha256.Size]byte]string, erro
 	names := make(map[[sha256.Size]byte]string)
 	for agent, token := range tokens {
 		sum := sha256.Sum256([]byte(token))
+		if err := CheckAgent(agent); err != nil {
+			return nil, err
+		}
 		switch {
-		case agent == "" || len(agent) > 64:
-			return nil, errors.New("the name of an agent has 1 to 64 characters")
 		case len(token) < MinToken:
 			return nil, fmt.Errorf("the token of the agent %s has fewer than %d characters", agent, MinToken)
 		case names[sum] != "":

@@ -53,12 +53,11 @@ keep token add NAME --role agent makes a token; [gateway.agents] may have others
 // gateway serves one agent, or those that come by HTTP. What is wrong with keep.toml ends it
 // at the start, so that a client sees a server that did not begin, and not one whose calls fail.
 func (a *app) gateway(ctx context.Context, agent, listen string, in io.Reader) (err error) {
-	switch {
-	// As for agents that come by HTTP: the name is in the records of all their calls.
-	case agent == "" || len(agent) > 64:
-		return exit.Misusef("--agent must have 1 to 64 characters")
+	if err := gateway.CheckAgent(agent); err != nil {
+		return exit.Misusef("--agent: %w", err)
+	}
 	// A person who typed it would sit before a program that waits for JSON.
-	case listen == "" && in == os.Stdin && a.TTY:
+	if listen == "" && in == os.Stdin && a.TTY {
 		return exit.Misusef("keep gateway speaks to a program on stdin and stdout; see keep gateway --help for how clients start it")
 	}
 	load := func() (*config.Config, error) { return a.LoadConfig(".") }

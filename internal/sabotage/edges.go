@@ -481,4 +481,6 @@ var edgesBreaks = []Break{
 		`Action: keep.Action(args[1]), Note: note, Confirm: yes, Result:`, `Action: keep.Action(args[1]), Note: note, Confirm: true, Result:`, "./cmd/keep -run TestScripts$/inbox"},
 	{"dev-deploys-broken", "nothing-lost", "cmd/keep/internal/project/project.go",
 		`s.Broken = len(effects.Findings) > 0`, `s.Broken = false`, "./cmd/keep -run TestDevDeploysNothingBroken"},
+	{"agent-of-another-case-has-no-limits", "permitted", "gateway/grant.go",
+		`if strings.EqualFold(name, agent) {`, `if name == agent {`, "./gateway -run TestServerThatIsNotTheAgents"},
 }

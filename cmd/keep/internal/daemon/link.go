@@ -108,7 +108,7 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get(headerConfig) != url.QueryEscape(file):
 		http.Error(w, fmt.Sprintf("process %d has this database with another keep.toml, %s; end it, or give this project a database of its own", os.Getpid(), file), http.StatusConflict)
 		return
-	case err != nil || agent == "" || len(agent) > 64:
+	case err != nil || gateway.CheckAgent(agent) != nil:
 		http.Error(w, "an agent has a name", http.StatusBadRequest)
 		return
 	}
