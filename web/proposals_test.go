@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -60,4 +61,15 @@ func TestProposalShowsEveryFile(t *testing.T) {
 	out, err := w.host.Operator.DeployGranted(t.Context(), d, &before, operator.Consent{Giver: operator.Giver{By: "bot", From: string(keep.OriginAgent)}, Ask: true})
 	w.must(err)
 	w.as("root", access.Admin).get("/proposals/letters@"+out.Waiting.Version.String()).want(t, http.StatusOK, "What changes in <bdi>lib/pay.js</bdi>", "DE66 elsewhere")
+	// From another working directory its names begin with another folder.
+	d.Map, err = json.Marshal(map[string]any{"version": 3, "sources": []string{"mine/" + d.Entry, "mine/lib/pay.js"}, "sourcesContent": []string{entry, "export const to = 'DE66 elsewhere';\n"}, "mappings": ""})
+	w.must(err)
+	d.Hash = "of-another-folder"
+	out, err = w.host.Operator.DeployGranted(t.Context(), d, &before, operator.Consent{Giver: operator.Giver{By: "bot", From: string(keep.OriginAgent)}, Ask: true})
+	w.must(err)
+	shown := w.as("root", access.Admin).get("/proposals/letters@" + out.Waiting.Version.String())
+	shown.want(t, http.StatusOK, "What changes in <bdi>mine/lib/pay.js</bdi>")
+	if strings.Contains(shown.body, d.Entry+"</bdi>") {
+		t.Errorf("%s is shown as changed, and only its folder is another: %s", d.Entry, shown.body)
+	}
 }
