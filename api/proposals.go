@@ -347,7 +347,7 @@ func (out *Proposal) differ(ctx context.Context, s proposalsStore, base keep.Ver
 		files = maps.Clone(before)
 		files[entry] = out.Source
 	}
-	out.Source, out.Diff = files[entry], append([]string{}, view.DiffFiles(before, files)...)
+	out.Source, out.Diff = files[entry], append([]string{}, view.DiffText(before, files)...)
 	return nil
 }
 

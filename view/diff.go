@@ -23,28 +23,73 @@ func (l DiffLine) Removed() bool { return l.New == 0 && l.Old > 0 }
 // Gap reports whether lines are left out here.
 func (l DiffLine) Gap() bool { return l.Old == 0 && l.New == 0 }
 
-// DiffFiles compares the files of two versions line by line, for who has no page: removed lines
-// begin with "- ", added ones with "+ ", and "…" stands for what is far from a change. Where there
-// are several files, a line "=== NAME" is above each that differs. None: they are the same.
-func DiffFiles(before, after map[string]string) (lines []string) {
-	names := maps.Clone(before)
-	if names == nil {
-		names = make(map[string]string)
+// A FileDiff is a file of one of two versions, or of both.
+type FileDiff struct {
+	Name  string
+	Lines []DiffLine // none: they are the same
+}
+
+// DiffFiles compares the files of two versions line by line: those of the newer one by name, and then those that it has
+// no more, by the names that they had. Where no name is in both, they come from two working directories: the same names below
+// the folder that the files of each share are the same files.
+func DiffFiles(before, after map[string]string) (list []FileDiff) {
+	was := func(name string) string { return name }
+	if !shareAName(before, after) {
+		in, of := folderOf(before), folderOf(after)
+		was = func(name string) string { return in + strings.TrimPrefix(name, of) }
 	}
-	maps.Copy(names, after)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		differs := Diff(before[name], after[name])
-		if len(differs) > 0 && len(names) > 1 {
-			lines = append(lines, "=== "+name)
+	kept := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		kept[was(name)] = true
+		list = append(list, FileDiff{name, Diff(before[was(name)], after[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if !kept[name] {
+			list = append(list, FileDiff{name, Diff(before[name], "")})
 		}
-		for _, l := range differs {
+	}
+	return list
+}
+
+func shareAName(x, y map[string]string) bool {
+	for name := range x {
+		if _, both := y[name]; both {
+			return true
+		}
+	}
+	return false
+}
+
+// folderOf returns the folder in which all files are, with a slash at its end; empty: there is none.
+func folderOf(files map[string]string) string {
+	names := slices.Sorted(maps.Keys(files))
+	if len(names) == 0 {
+		return ""
+	}
+	first, last := names[0], names[len(names)-1]
+	n := 0
+	for n < len(first) && n < len(last) && first[n] == last[n] {
+		n++
+	}
+	return first[:strings.LastIndexByte(first[:n], '/')+1]
+}
+
+// DiffText is DiffFiles for who has no page: removed lines begin with "- ", added ones with "+ ", and "…" stands for what is far
+// from a change. Where there are several files, a line "=== NAME" is above each that differs. None: they are the same.
+func DiffText(before, after map[string]string) (lines []string) {
+	files := DiffFiles(before, after)
+	for _, f := range files {
+		if len(f.Lines) > 0 && len(files) > 1 {
+			lines = append(lines, "=== "+f.Name)
+		}
+		for _, l := range f.Lines {
 			lines = append(lines, l.String())
 		}
 	}
 	return lines
 }
 
-// String returns the line as DiffFiles has it.
+// String returns the line as DiffText has it.
 func (l DiffLine) String() string {
 	switch {
 	case l.Gap():

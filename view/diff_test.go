@@ -46,3 +46,28 @@ func TestDiffOfLongLines(t *testing.T) {
 		})
 	}
 }
+
+// Versions that come from two working directories have the same files under other folders.
+func TestDiffOfFolders(t *testing.T) {
+	before := map[string]string{"flows/w.ts": "a\n", "flows/lib/x.ts": "b\n", "flows/lib/old.ts": "c\n"}
+	for _, tt := range []struct {
+		after map[string]string
+		want  string
+	}{
+		{map[string]string{"w.ts": "a\n", "lib/x.ts": "B\n"}, "lib/x.ts changed, flows/lib/old.ts changed"},
+		{map[string]string{"/tmp/k/w.ts": "a\n", "/tmp/k/lib/x.ts": "b\n", "/tmp/k/lib/old.ts": "c\n"}, ""},
+		{map[string]string{"flows/w.ts": "a\n", "lib/x.ts": "b\n"}, "lib/x.ts changed, flows/lib/old.ts changed, flows/lib/x.ts changed"},
+		{map[string]string{"v.ts": "a\n"}, "v.ts changed, flows/lib/old.ts changed, flows/lib/x.ts changed, flows/w.ts changed"},
+		{nil, "flows/lib/old.ts changed, flows/lib/x.ts changed, flows/w.ts changed"},
+	} {
+		var got []string
+		for _, f := range view.DiffFiles(before, tt.after) {
+			if len(f.Lines) > 0 {
+				got = append(got, f.Name+" changed")
+			}
+		}
+		if s := strings.Join(got, ", "); s != tt.want {
+			t.Errorf("to %v: %s, want %s", tt.after, s, tt.want)
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -277,51 +276,12 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 	return d, nil
 }
 
-// filesBetween returns files with what differs from those before, and then those that are there no
-// more. Where no file has the name of one before, who sent them had another working directory: the same names below the
-// folder that they share are the same files.
+// filesBetween returns files with what differs from those before, and those that are there no more.
 func filesBetween(before, files map[string]string) (list []versionFile) {
-	was := func(name string) string { return name }
-	if !sharesAName(before, files) {
-		in, of := folderOf(before), folderOf(files)
-		was = func(name string) string { return in + strings.TrimPrefix(name, of) }
-	}
-	kept := make(map[string]bool)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		kept[was(name)] = true
-		list = append(list, versionFile{Name: name, Text: cut(maxPreview, files[name]), Diff: view.Diff(before[was(name)], files[name])})
-	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if !kept[name] {
-			list = append(list, versionFile{Name: name, Diff: view.Diff(before[name], "")})
-		}
+	for _, d := range view.DiffFiles(before, files) {
+		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, files[d.Name]), Diff: d.Lines})
 	}
 	return list
-}
-
-// sharesAName reports whether a name is in both.
-func sharesAName(x, y map[string]string) bool {
-	for name := range x {
-		if _, both := y[name]; both {
-			return true
-		}
-	}
-	return false
-}
-
-// folderOf returns the folder in which all files are, with a slash at its end; empty: there is none.
-func folderOf(files map[string]string) (folder string) {
-	first := true
-	for name := range files {
-		dir := name[:strings.LastIndexByte(name, '/')+1]
-		if first {
-			folder, first = dir, false
-		}
-		for !strings.HasPrefix(dir, folder) {
-			folder = folder[:strings.LastIndexByte(strings.TrimSuffix(folder, "/"), '/')+1]
-		}
-	}
-	return folder
 }
 
 // pause stops a workflow after the call that is under way. The note is shown until it is resumed.

@@ -201,7 +201,7 @@ func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 		after = make(map[string]string)
 	}
 	before[s.File], after[s.File] = e.Source, d.Source
-	e.diff = view.DiffFiles(before, after)
+	e.diff = view.DiffText(before, after)
 	err = d.client().Call(ctx, d.cfg, d.opening(database.ToRead), func(c *api.Client) (err error) {
 		e.comparison, err = c.Compare(ctx, e.Workflow, api.CompareRequest{Script: &s})
 		return err
