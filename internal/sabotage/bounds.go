@@ -285,6 +285,10 @@ var boundsBreaks = []Break{
 	// limits: a connection is used as its limits allow, by all together.
 	{"rate-lets-a-burst-in", "bounded", "law/limit/limit.go",
 		`if from := at.Add(-time.Duration(r.burst()-1) * every); from.After(now) {`, `if from := at.Add(-time.Duration(r.burst()) * every); from.After(now) {`, "./law/limit -run TestRate"},
+	{"refused-host-gives-its-places-up", "bounded", "law/limit/limit.go",
+		`return s, Answer{Wait: w} // with the calls of the host`, `return s.without(c.Host, now), Answer{Wait: w} // with the calls of the host`, "./law/limit -run TestPlacesOfAllHosts"},
+	{"next-request-gives-places-up", "bounded", "law/limit/limit.go",
+		`if !c.More {`, `if true {`, "./law/limit -run TestPlacesOfAllHosts"},
 	{"place-is-kept-by-the-dead", "bounded", "law/limit/limit.go",
 		`return o.Host == host || !o.Until.After(now) }`, `return o.Host == host }`, "./law/limit -run TestConcurrency"},
 	{"outage-costs-every-run", "bounded", "law/limit/limit.go",

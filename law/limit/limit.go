@@ -144,13 +144,15 @@ func Take(s State, r Rule, c Claim, now time.Time) (State, Answer) {
 		}
 		probe = true
 	}
-	s = s.without(c.Host, now)
-	if w, full := s.full(r, c, now); full && !c.More {
-		return s, Answer{Wait: w}
+	if w, full := s.without(c.Host, now).full(r, c, now); full && !c.More {
+		return s, Answer{Wait: w} // with the calls of the host, which are out all the same
 	}
 	next, w := s.spend(r, now)
 	if !w.Until.IsZero() {
 		return s, Answer{Wait: w}
+	}
+	if !c.More {
+		next = next.without(c.Host, now)
 	}
 	if r.Concurrency > 0 && !c.More {
 		until := c.Until
