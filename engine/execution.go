@@ -464,7 +464,7 @@ func (x *execution) state(now time.Time) keep.HandlerState {
 		}
 		return s
 	}
-	s.NextAt = x.e.nextTick(x.def.Schedule, now)
+	s.NextAt = x.e.nextTick(x.def.Schedule, x.run.CreatedAt, now)
 	return s
 }
 

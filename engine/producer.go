@@ -167,15 +167,15 @@ func (h *scriptHost) kvDelete(_ context.Context, c HostCall) (json.RawMessage, e
 }
 
 // nextTick returns when a producer or job with that schedule is due after a run
-// that ended now.
-func (e *Engine) nextTick(s keep.Schedule, now time.Time) time.Time {
+// that began then and ended now.
+func (e *Engine) nextTick(s keep.Schedule, began, now time.Time) time.Time {
 	plan, err := schedule.Parse(s, e.policy.DefaultInterval)
 	if err != nil {
 		// It was checked when the version was deployed.
 		e.log.Error("schedule of a deployed version is broken", "schedule", s, "err", err)
 		return now.Add(e.policy.DefaultInterval)
 	}
-	return plan.After(now)
+	return plan.Next(began, now)
 }
 
 func (e *Engine) slow(d time.Duration) time.Duration {

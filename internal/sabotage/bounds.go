@@ -282,6 +282,12 @@ var boundsBreaks = []Break{
 	{"sweep-leaves-what-was-paid", "bounded", "store/memory/sweep.go",
 		`t.resetKV(keep.PaidAnswers(c.Chain))`, `error(nil)`, "./store/memory -run TestStore/what_is_over"},
 
+	// schedules: what ticks while a run is executed is done by the next.
+	{"tick-during-a-run-is-lost", "nothing-lost", "engine/execution.go",
+		`x.e.nextTick(x.def.Schedule, x.run.CreatedAt, now)`, `x.e.nextTick(x.def.Schedule, now, now)`, "./engine -run TestTicksDuringARun"},
+	{"long-wait-overflows", "bounded", "law/policy/policy.go",
+		`b.First<<done>>done == b.First`, `b.First<<done > 0`, "./law/policy -run TestDelayIsThatOfLargeNumbers"},
+
 	// limits: a connection is used as its limits allow, by all together.
 	{"rate-lets-a-burst-in", "bounded", "law/limit/limit.go",
 		`if from := at.Add(-time.Duration(r.burst()-1) * every); from.After(now) {`, `if from := at.Add(-time.Duration(r.burst()) * every); from.After(now) {`, "./law/limit -run TestRate"},
@@ -290,9 +296,11 @@ var boundsBreaks = []Break{
 	{"next-request-gives-places-up", "bounded", "law/limit/limit.go",
 		`if !c.More {`, `if true {`, "./law/limit -run TestPlacesOfAllHosts"},
 	{"place-is-kept-by-the-dead", "bounded", "law/limit/limit.go",
-		`return o.Host == host || !o.Until.After(now) }`, `return o.Host == host }`, "./law/limit -run TestConcurrency"},
+		`return o.Host == host || !isOut(o.Until, now) }`, `return o.Host == host }`, "./law/limit -run TestConcurrency"},
 	{"outage-costs-every-run", "bounded", "law/limit/limit.go",
-		`case s.Probe != nil && s.Probe.Until.After(now):`, `case false:`, "./law/limit -run TestOneProbe"},
+		`case s.Probe != nil && isOut(s.Probe.Until, now):`, `case false:`, "./law/limit -run TestOneProbe"},
+	{"clock-of-before-keeps-shut", "bounded", "law/limit/limit.go",
+		`return until.After(now) && !until.After(now.Add(MaxShut))`, `return until.After(now)`, "./law/limit -run TestAfterTheClockWasSetBack"},
 	{"late-probe-takes-the-next-ones-place", "bounded", "law/limit/limit.go",
 		`o.Probe = o.Probe && !s.Shut.probedByOther(o)`, `_ = s.Shut.probedByOther(o)`, "./law/limit -run TestLateProbe"},
 	{"lost-host-shuts-others-out", "bounded", "law/limit/limit.go",

@@ -154,6 +154,9 @@ func checkTokens(text []byte, check func(number string) error) error {
 	}
 }
 
+// leastNormal is the smallest number of which a double holds 15 digits.
+const leastNormal = 0x1p-1022
+
 // exact reports whether a double holds the number well enough that no other number of
 // up to 15 digits, and no other integer, gets the same canonical form.
 func exact(number string) bool {
@@ -166,7 +169,7 @@ func exact(number string) bool {
 	if len(digits) > 15 {
 		return f == math.Trunc(f) && !strings.ContainsAny(number, ".eE")
 	}
-	return f != 0 || digits == "" // not rounded to nothing
+	return math.Abs(f) >= leastNormal || digits == "" // below it a double holds fewer digits, or none
 }
 
 // Object is JSON of an object whose values are still as they came. Values that the

@@ -79,12 +79,12 @@ func TestVersion1(t *testing.T) {
 }
 
 func TestExact(t *testing.T) {
-	for _, in := range []string{`0.10000000000000000001`, `1e-400`, `9007199254740993`, `123456789012345.67`} {
+	for _, in := range []string{`0.10000000000000000001`, `1e-400`, `9007199254740993`, `123456789012345.67`, `4e-324`, `-1.2345e-320`, `2.2250738585072e-308`} {
 		if got, err := canonical.Exact([]byte(in)); err == nil {
 			t.Errorf("Exact(%s) = %s, want an error", in, got)
 		}
 	}
-	if got, err := canonical.Exact([]byte(`[1.50, 0.0]`)); err != nil || string(got) != `[1.5,0]` {
+	if got, err := canonical.Exact([]byte(`[1.50, 0.0, 2.22507385850721e-308]`)); err != nil || string(got) != `[1.5,0,2.22507385850721e-308]` {
 		t.Errorf("Exact = %s, %v", got, err)
 	}
 }

@@ -176,7 +176,7 @@ func (s *Shut) wait(c Claim, now time.Time) (Wait, bool) {
 		w.Until = now // the clock was set back since, or the row is odd
 	}
 	switch {
-	case s.Probe != nil && s.Probe.Until.After(now):
+	case s.Probe != nil && isOut(s.Probe.Until, now):
 		w.Until = s.Probe.Until
 	case w.Until.After(now):
 	case (c.Who == s.Last || s.Host != "" && c.Host == s.Host) && now.Before(w.Until.Add(grace)):
@@ -186,6 +186,10 @@ func (s *Shut) wait(c Claim, now time.Time) (Wait, bool) {
 	}
 	return w, true
 }
+
+// isOut reports whether a call that is over then may be out. One that would be for longer than a connection
+// is shut was made before the clock was set back: nobody waits for it.
+func isOut(until, now time.Time) bool { return until.After(now) && !until.After(now.Add(MaxShut)) }
 
 // full returns the wait for a place among the calls that are out.
 func (s State) full(r Rule, c Claim, now time.Time) (Wait, bool) {
@@ -203,7 +207,7 @@ func (s State) full(r Rule, c Claim, now time.Time) (Wait, bool) {
 
 // without returns s without the calls of a host, and those that are over.
 func (s State) without(host string, now time.Time) State {
-	over := func(o Out) bool { return o.Host == host || !o.Until.After(now) }
+	over := func(o Out) bool { return o.Host == host || !isOut(o.Until, now) }
 	if slices.ContainsFunc(s.Out, over) {
 		s.Out = slices.DeleteFunc(slices.Clone(s.Out), over)
 	}

@@ -68,3 +68,26 @@ func TestPlacesOfAllHosts(t *testing.T) {
 		}
 	})
 }
+
+// A probe and calls that were made by a clock which was ahead hold up nobody for as long as that was.
+func TestAfterTheClockWasSetBack(t *testing.T) {
+	ahead := start.Add(30 * 24 * time.Hour)
+	claim := func(host string, now time.Time) limit.Claim {
+		return limit.Claim{Host: host, Who: host, Until: now.Add(time.Minute)}
+	}
+	rule := limit.Rule{Concurrency: 1}
+	s, _ := limit.Take(limit.State{}, rule, claim("a", ahead), ahead)
+	if _, ans := limit.Take(s, rule, claim("b", start), start); !ans.Granted {
+		t.Errorf("beside a call of then: %+v, want it granted", ans)
+	}
+	s, ans := limit.Take(limit.State{Shut: &limit.Shut{Kind: limit.ByDown, Since: ahead, Until: ahead}}, limit.Rule{}, claim("a", ahead), ahead)
+	if !ans.Probe {
+		t.Fatalf("the probe of then: %+v", ans)
+	}
+	for _, at := range []time.Time{start, start.Add(2 * time.Second)} { // for the grace that others have
+		if _, ans = limit.Take(s, limit.Rule{}, claim("b", at), at); ans.Granted {
+			return
+		}
+	}
+	t.Errorf("after the probe of then: %+v, want another one", ans)
+}

@@ -144,7 +144,7 @@ func (p Policy) Validate() error {
 // together does not come back together.
 func (b Backoff) Delay(done int, floor time.Duration, jitter float64) time.Duration {
 	d := b.Max
-	if done < 32 && b.First<<done > 0 && b.First<<done < b.Max {
+	if b.First<<done>>done == b.First && b.First<<done < b.Max {
 		d = b.First << done
 	}
 	d -= time.Duration(float64(d) * jitter / 5)

@@ -82,8 +82,17 @@ func (p Plan) First(now time.Time) time.Time {
 	return p.After(now)
 }
 
+// Next returns when a handler is due after a run that began then and ended now. What ticked since
+// it began is not done by it, and is one run: the next, at once.
+func (p Plan) Next(began, ended time.Time) time.Time {
+	if p.cron == nil {
+		return p.After(ended)
+	}
+	return p.After(began)
+}
+
 // After returns the first tick after t: an interval counts from t, which is the
-// end of the last run; missed ticks of a cron are passed over. A cron time that
+// end of the last run; ticks of a cron before t are passed over. A cron time that
 // a DST change leaves out runs at the next minute that exists; one that a change
 // repeats runs the first time only. The zero time means that no tick comes
 // within ten years.
