@@ -282,6 +282,10 @@ var boundsBreaks = []Break{
 	{"sweep-leaves-what-was-paid", "bounded", "store/memory/sweep.go",
 		`t.resetKV(keep.PaidAnswers(c.Chain))`, `error(nil)`, "./store/memory -run TestStore/what_is_over"},
 
+	// approvals: nothing that is sent is hidden from who agrees to it.
+	{"two-params-are-one-line", "explained", "law/approval/read.go",
+		`if name == "" || strings.ContainsAny(name, `+"`.\"[`"+`) {`, `if false {`, "./law/approval -run TestNothingSentIsHidden"},
+
 	// schedules: what ticks while a run is executed is done by the next.
 	{"tick-during-a-run-is-lost", "nothing-lost", "engine/execution.go",
 		`x.e.nextTick(x.def.Schedule, x.run.CreatedAt, now)`, `x.e.nextTick(x.def.Schedule, now, now)`, "./engine -run TestTicksDuringARun"},

@@ -74,10 +74,8 @@ func walk(v any, path string, texts map[string]string) {
 		}
 	case map[string]any:
 		for name, e := range v {
-			at := strings.TrimPrefix(path+"."+name, ".")
-			if texts[at] == "" {
-				texts[at] = ""
-			}
+			at := member(path, name)
+			texts[at] = ""
 			walk(e, at, texts)
 		}
 	}

@@ -136,7 +136,7 @@ func find(v any, path string) (any, bool) {
 	return v, true
 }
 
-// leaves returns the texts of what no view used, by path.
+// leaves returns the texts of what no view used, by path. The path of the whole is empty.
 func leaves(v any, path string, used map[string]bool) map[string]string {
 	out := map[string]string{}
 	if path != "" && used[path] {
@@ -148,14 +148,24 @@ func leaves(v any, path string, used map[string]bool) map[string]string {
 		return out
 	}
 	for name, part := range object {
-		at := name
-		if path != "" {
-			at = path + "." + name
-		}
-		maps.Copy(out, leaves(part, at, used))
+		maps.Copy(out, leaves(part, member(path, name), used))
 	}
 	return out
 }
+
+// member returns the path of a member of the object at a path. A name that could be taken for another path is
+// quoted: two things that are sent never have the same.
+func member(path, name string) string {
+	if name == "" || strings.ContainsAny(name, `."[`) {
+		name = `"` + quoted.Replace(name) + `"`
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`) // and nothing else: what cannot be seen is marked
 
 // plain returns a value as text: a text itself, a list of texts one after the other, and
 // anything else as JSON.
