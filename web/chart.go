@@ -117,6 +117,14 @@ func (p plot) at(i int) string {
 	return t.Format("15:04")
 }
 
+// inUTC is at in a text that the browser does not put into the zone of its reader, as it does on the axis.
+func (p plot) inUTC(i int) string {
+	if p.step == keep.Day {
+		return p.at(i)
+	}
+	return p.at(i) + " UTC"
+}
+
 // open begins a picture with both axes; y are the labels of the quantity, from the floor up.
 func (p plot) open(b *strings.Builder, label string, y []string) {
 	fmt.Fprintf(b, `<svg class="chart" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">`, chartWidth, chartHeight, template.HTMLEscapeString(label))
@@ -180,7 +188,7 @@ func ratesChart(p plot, all []keep.Counter, sum keep.Counter) chart {
 		}
 		y := func(n int) float64 { return chartFloor - (chartFloor-chartTop)*float64(n)/float64(top) }
 		w := max(p.width()-1.5, 1)
-		fmt.Fprintf(&b, `<g><title>%s: %s committed, %s failed</title>`, p.at(i), number(c.Committed), number(c.Failed))
+		fmt.Fprintf(&b, `<g><title>%s: %s committed, %s failed</title>`, p.inUTC(i), number(c.Committed), number(c.Failed))
 		if c.Committed > 0 {
 			fmt.Fprintf(&b, `<rect class="ok" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, p.x(i), y(c.Committed), w, chartFloor-y(c.Committed))
 		}

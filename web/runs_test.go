@@ -244,13 +244,14 @@ func TestHomeSaysWhatWaitsNow(t *testing.T) {
 		keep.PutRun{Run: run}, keep.OpenEscalation{Escalation: q})
 	counted, err := db.Standing(t.Context())
 	for i := range counted {
-		counted[i].Step, counted[i].At = keep.Hour, now.UTC().Truncate(time.Hour)
+		counted[i].Step, counted[i].At, counted[i].Failed = keep.Hour, now.UTC().Truncate(time.Hour), 1
 	}
 	if err = errors.Join(err, db.PutCounters(t.Context(), counted, nil)); err != nil {
 		t.Fatal(err)
 	}
 	ask := pagesWith(t, db)
-	ask("GET", "/", nil).want(t, http.StatusOK, "now 1 run waits and 1 open question")
+	ask("GET", "/", nil).want(t, http.StatusOK, "now 1 run waits and 1 open question",
+		"<title>"+now.UTC().Truncate(time.Hour).Format("15:04")+" UTC: 0 committed, 1 failed</title>") // the axis is in the zone of the reader
 	ask("POST", "/inbox/esc_1", url.Values{"action": {"skip"}}).want(t, http.StatusSeeOther)
 	ask("GET", "/", nil).want(t, http.StatusOK, "now 0 runs wait and 0 open questions")
 }

@@ -284,7 +284,7 @@ var boundsBreaks = []Break{
 
 	// approvals: nothing that is sent is hidden from who agrees to it.
 	{"two-params-are-one-line", "explained", "law/approval/read.go",
-		`if name == "" || strings.ContainsAny(name, `+"`.\"[`"+`) {`, `if false {`, "./law/approval -run TestNothingSentIsHidden"},
+		`if name == "" || strings.ContainsAny(name, ` + "`.\"[`" + `) {`, `if false {`, "./law/approval -run TestNothingSentIsHidden"},
 
 	// schedules: what ticks while a run is executed is done by the next.
 	{"tick-during-a-run-is-lost", "nothing-lost", "engine/execution.go",
@@ -323,6 +323,8 @@ var boundsBreaks = []Break{
 		`f.RetryAfter > 0 || f.Outage)`, `f.RetryAfter > 0)`, "./engine -run TestOutageCosts"},
 	{"wait-counts-as-a-crash", "explained", "law/lifecycle/lifecycle.go",
 		`if Limited(r) { // it did nothing`, `if false { // it did nothing`, "./engine -run TestDeathWhileWaiting"},
+	{"in-line-names-a-time-that-passed", "explained", "law/lifecycle/explain.go",
+		`w.Until.IsZero() && after > time.Millisecond {`, `w.Until.IsZero() {`, "./engine -run TestWaitInLineIsExplained"},
 	{"in-line-is-late", "explained", "view/late.go",
 		`overdue(r.Wait.Until) && !active &&`, `overdue(r.Wait.Until) &&`, "./view -run TestLate"},
 	{"polls-are-never-late", "explained", "view/late.go",

@@ -115,8 +115,8 @@ func limited(w Wait, r keep.Run) Wait {
 	default:
 		w.Why = name + ", which named a time before which it wants no calls: " + w.Why
 	}
-	if w.Until.IsZero() {
-		w.Until = r.UpdatedAt.Add(r.Error.RetryAfter)
+	if after := r.Error.RetryAfter; w.Until.IsZero() && after > time.Millisecond { // else it is behind others, and when it is its turn is not known
+		w.Until = r.UpdatedAt.Add(after)
 	}
 	return w
 }
@@ -316,6 +316,9 @@ func (w Wait) Parts() []Part {
 		}
 		return []Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again at "), until, s(".")}
 	case WaitsForLimit:
+		if w.Until.IsZero() {
+			return []Part{s("Waits since "), since, s(" for " + w.Why + ", behind others.")}
+		}
 		return []Part{s("Waits since "), since, s(" for " + w.Why + "; next at "), until, s(".")}
 	case WaitsForRetry:
 		return append([]Part{s("Waits since "), since, s(" and is tried again at "), until}, s(w.after()))
