@@ -309,14 +309,23 @@ func byState[F any, S ~string](c *collection, d *prometheus.Desc, count func(con
 	}
 }
 
-// queues tells what waits in each topic.
+// queues tells what waits in each topic, up to maxSeries; those after them are counted together.
 func (c *collection) queues() {
 	topics, err := c.h.cfg.Store.TopicCounts(c.ctx, "")
 	if err != nil {
 		c.unreadable("events_waiting", err)
 		return
 	}
-	for _, t := range topics {
+	n := min(len(topics), maxSeries)
+	told := slices.Clone(topics[:n])
+	for _, t := range topics[n:] { // one may have the name of all others
+		i := slices.IndexFunc(told, func(o keep.TopicCount) bool { return o.Workflow == Other && o.Topic == Other })
+		if i < 0 {
+			i, told = len(told), append(told, keep.TopicCount{Workflow: Other, Topic: Other})
+		}
+		told[i].Pending, told[i].Reserved = told[i].Pending+t.Pending, told[i].Reserved+t.Reserved
+	}
+	for _, t := range told {
 		c.gauge(events, float64(t.Pending), string(t.Workflow), string(t.Topic), "false")
 		c.gauge(events, float64(t.Reserved), string(t.Workflow), string(t.Topic), "true")
 	}

@@ -141,6 +141,26 @@ func TestSeriesAreBounded(t *testing.T) {
 		`keep_run_seconds_count{handler="h",status="committed",workflow="w"} 1`)
 }
 
+// So do those of topics, which one deploy may have any number of.
+func TestTopicsAreBounded(t *testing.T) {
+	s := memory.New()
+	var changes []keep.Change
+	for i := range 700 {
+		changes = append(changes, keep.Publish{Event: keep.Event{Workflow: "w", Topic: keep.TopicName(fmt.Sprintf("t%03d", i)), MessageID: "m"}})
+	}
+	for _, w := range []keep.WorkflowName{"w", metrics.Other} {
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: time.Now(), Changes: changes}); err != nil {
+			t.Fatal(err)
+		}
+		changes = []keep.Change{keep.Publish{Event: keep.Event{Workflow: metrics.Other, Topic: metrics.Other, MessageID: "m"}}}
+	}
+	text := scrape(t, metrics.New(metrics.Config{Store: s}))
+	if n := strings.Count(text, "\nkeep_events_waiting{"); n != 2*500 {
+		t.Errorf("%d series of topics, want two of each of 500", n)
+	}
+	want(t, text, `keep_events_waiting{reserved="false",topic="other",workflow="other"} 202`, `keep_events_waiting{reserved="false",topic="t498",workflow="w"} 1`)
+}
+
 // Every figure says what it is, and of which type. The reference is made of this.
 func TestFigures(t *testing.T) {
 	types := map[string]int{}
