@@ -63,3 +63,25 @@ func TestNothingSentIsHidden(t *testing.T) {
 		}
 	})
 }
+
+// Text that the receiver of a letter sees is shown to who approves it, whatever stands before it that looks like a style or a script.
+func TestNoTextOfALetterIsHidden(t *testing.T) {
+	view := keep.View{Kind: keep.ViewMail, Parts: []keep.ViewPart{{Role: "html", Param: "html"}}}
+	for _, html := range []string{
+		`<p>Hello</p><!-- <style> --><p>Pay DE02</p>`,
+		`<p>Hello</p><p title="<style>">Pay DE02</p>`,
+		`<p>Hello</p><p title="a>b<script>">Pay DE02 <a href="https://example.com">here</a></p>`,
+		`<p>Hello</p><!-- <template> -->Pay DE02<!-- </template> -->`,
+		`<style>p:after { content: "Pay DE02" }</style><p>Hello</p>`,
+	} {
+		payload, err := json.Marshal(map[string]string{"html": html})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := approval.Text(keep.Approval{Payload: payload, View: view})
+		hello, pay := strings.Index(text, "Hello"), strings.Index(text, "Pay DE02")
+		if hello < 0 || pay < hello || strings.Contains(html, "href") && !strings.Contains(text, "link to: https://example.com") {
+			t.Errorf("%s is shown as\n%s", html, text)
+		}
+	}
+}

@@ -218,9 +218,22 @@ var (
 )
 
 // inert returns HTML as text: what is hidden by its looks is there, links show where they
-// lead, and nothing is loaded or run.
+// lead, and nothing is loaded or run. What a browser is thought to show nothing of comes last: whether
+// it does depends on comments and quotes before it.
 func inert(s string) string {
-	s = silent().ReplaceAllString(s, " [$1] ")
+	var unshown []string
+	s = silent().ReplaceAllStringFunc(s, func(all string) string {
+		name := silent().FindStringSubmatch(all)[1]
+		if text := plainHTML(all); text != "" {
+			unshown = append(unshown, "["+name+"] "+text)
+		}
+		return " [" + name + "] "
+	})
+	return strings.Join(append([]string{plainHTML(s)}, unshown...), "\n")
+}
+
+// plainHTML is HTML without its tags, but for what these link to.
+func plainHTML(s string) string {
 	s = anchor().ReplaceAllStringFunc(s, func(tag string) string {
 		m := anchor().FindStringSubmatch(tag)
 		return fmt.Sprintf("[%s: %s] ", map[string]string{"a": "link to", "img": "picture from", "form": "form for", "iframe": "page from"}[strings.ToLower(m[1])],
