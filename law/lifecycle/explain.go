@@ -316,10 +316,7 @@ func (w Wait) Parts() []Part {
 		}
 		return []Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again at "), until, s(".")}
 	case WaitsForLimit:
-		if w.Until.IsZero() {
-			return []Part{s("Waits since "), since, s(" for " + w.Why + ", behind others.")}
-		}
-		return []Part{s("Waits since "), since, s(" for " + w.Why + "; next at "), until, s(".")}
+		return w.forLimit(since, until)
 	case WaitsForRetry:
 		return append([]Part{s("Waits since "), since, s(" and is tried again at "), until}, s(w.after()))
 	case WaitsForLookup:
@@ -361,6 +358,14 @@ func (w Wait) Parts() []Part {
 		return []Part{s("Stopped since "), since, s(" by an internal failure (" + w.Why + "); a person must look at it.")}
 	}
 	return []Part{s("Is " + string(w.status) + " since "), since, s(".")}
+}
+
+// forLimit is the sentence of one that waits for the limits of a connection.
+func (w Wait) forLimit(since, until Part) []Part {
+	if w.Until.IsZero() {
+		return []Part{{Text: "Waits since "}, since, {Text: " for " + w.Why + ", behind others."}}
+	}
+	return []Part{{Text: "Waits since "}, since, {Text: " for " + w.Why + "; next at "}, until, {Text: "."}}
 }
 
 // held says for what a lookup waits that is due or would be sooner.
