@@ -189,9 +189,9 @@ func (a *app) showPage(to io.Writer, page, code string, only bool) error {
 	case a.JSON:
 		err = json.NewEncoder(to).Encode(map[string]string{"open": page})
 	case code != "":
-		_, err = fmt.Fprintf(a.Err, "Open %s and enter %s\n", page, code)
+		_, err = fmt.Fprintf(a.Err, "Open %s and enter %s\n", terminal.Clean(page), terminal.Clean(code)) // a service says both
 	default:
-		_, err = fmt.Fprintf(a.Err, "Open %s\n", page)
+		_, err = fmt.Fprintf(a.Err, "Open %s\n", terminal.Clean(page))
 	}
 	if err != nil {
 		return err
@@ -221,6 +221,9 @@ func openPage(page string) error {
 	return cmd.Process.Release()
 }
 
+// maxTyped bounds a line that is secret, in bytes.
+const maxTyped = 64 << 10
+
 // readSecret reads a line without showing it: from the terminal, or of standard input. It is never
 // an argument, which the history of a shell and the list of processes would show.
 func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (string, error) {
@@ -232,7 +235,7 @@ func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (s
 		}
 		text = line
 	} else {
-		r := bufio.NewReader(io.LimitReader(stdin, 64<<10))
+		r := bufio.NewReader(io.LimitReader(stdin, maxTyped+int64(len("\r\n"))+1))
 		line, err := r.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return "", err
@@ -245,6 +248,9 @@ func (a *app) readSecret(ctx context.Context, prompt string, stdin io.Reader) (s
 	}
 	if text = strings.TrimRight(text, "\r\n"); text == "" {
 		return "", exit.Misusef("no value was given: type it when it is asked for on a terminal, or write one line to standard input")
+	}
+	if len(text) > maxTyped { // its beginning is another value
+		return "", exit.Misusef("the value has more than %d bytes, and nothing was stored", maxTyped)
 	}
 	return text, ctx.Err()
 }

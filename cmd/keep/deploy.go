@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -92,7 +93,7 @@ func (a *app) deploy(ctx context.Context, path string, compare bool) (err error)
 	return a.client().Call(ctx, p.Cfg, a.openingToDeploy(p, rt), func(c *api.Client) error {
 		out, err := a.deployScripts(ctx, c, p, scripts)
 		if err != nil {
-			return err
+			return errors.Join(err, a.sayDeployedBefore(out))
 		}
 		if isDir(path) {
 			if err := a.sayWithoutScript(ctx, c, out); err != nil {
@@ -181,7 +182,7 @@ func continuedAs(all []api.Workflow, d keep.Definition) keep.WorkflowName {
 // deployScripts makes each script current, in the place of the version that is
 // current now. The versions are read once, before the first: if somebody deploys meanwhile, the
 // deploy of that script fails as stale and does not undo the other one. Scripts before it stay
-// deployed; to repeat the command deploys the rest, since what did not change keeps its version.
+// deployed; to repeat the command deploys the rest, since what did not change keeps its version. They are returned with the error, too.
 func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Project, scripts []project.Script) ([]deployed, error) {
 	// What each deploy replaces is fixed here, before the first of them.
 	all, err := c.Workflows(ctx)
@@ -202,14 +203,14 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 		switch {
 		// Not tried again: what came in between may be the work of somebody who should be asked.
 		case errors.Is(err, keep.ErrStale):
-			return nil, fmt.Errorf("deploy %s: somebody else deployed it meanwhile: %w; see keep workflows versions %s", s.File, err, s.Name)
+			return out, fmt.Errorf("deploy %s: somebody else deployed it meanwhile: %w; see keep workflows versions %s", s.File, err, s.Name)
 		case err != nil:
 			if found := project.Problems(p.Root, err); len(found) > 0 {
 				a.PrintProblems(found)
 				fmt.Fprintln(a.Err, "The daemon refused it. It has the connections that are in force: keep status says whether keep.toml as it is now is.")
-				return nil, exit.With(exit.Misused)
+				return out, exit.With(exit.Misused)
 			}
-			return nil, fmt.Errorf("deploy %s: %w", s.File, err)
+			return out, fmt.Errorf("deploy %s: %w", s.File, err)
 		}
 		// Not current, so that nothing of it meets items or runs yet.
 		if w.Waiting != nil {
@@ -217,19 +218,19 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 			continue
 		}
 		changed := before[s.Name] != w.Version
+		out = append(out, deployed{s.Name, w.Version, changed, nil})
 		// An unchanged script finds the same items and runs as before: there is nothing to warn of.
 		if changed {
 			if err := a.warnOfItems(ctx, c, s); err != nil {
-				return nil, err
+				return out, err
 			}
 			if err := a.warnOfOrder(ctx, c, s); err != nil {
-				return nil, err
+				return out, err
 			}
 			if err := a.warnOfReturn(ctx, c, s.Name, s.Bundle, before[s.Name]); err != nil {
-				return nil, err
+				return out, err
 			}
 		}
-		out = append(out, deployed{s.Name, w.Version, changed, nil})
 	}
 	return out, nil
 }
@@ -255,10 +256,29 @@ func filesOf(b *sandbox.Bundle) api.Script {
 	return out
 }
 
+// sayDeployedBefore says which scripts have a new version, or one that waits, although the deploy of another one failed.
+func (a *app) sayDeployedBefore(out []deployed) error {
+	out = slices.DeleteFunc(out, func(d deployed) bool { return !d.Changed && d.Waiting == nil })
+	if len(out) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.Err, "Not all scripts were deployed. These were, before that, and stay so:")
+	_, err := a.listDeployed(out)
+	return err
+}
+
 // printDeployed says which scripts have a new version. The status is 4 if one waits: a pipeline
 // that deploys must not take that for done.
 func (a *app) printDeployed(out []deployed) error {
-	waits := false
+	waits, err := a.listDeployed(out)
+	if err == nil && waits {
+		err = exit.With(exit.NeedsPerson)
+	}
+	return err
+}
+
+// listDeployed lists scripts, and reports whether a version of one waits.
+func (a *app) listDeployed(out []deployed) (waits bool, err error) {
 	t := terminal.Table{Header: []string{"WORKFLOW", "VERSION", "CHANGED"}}
 	for _, d := range out {
 		if d.Waiting == nil {
@@ -269,12 +289,8 @@ func (a *app) printDeployed(out []deployed) error {
 		t.Add(string(d.Workflow), cmp.Or(d.Version, "-"), "no: "+d.Waiting.Version+" waits")
 		fmt.Fprintf(a.Err, "Version %s of %s calls more than is granted. It waits for a person: keep inbox show %s\n", d.Waiting.Version, d.Workflow, d.Waiting.Question)
 	}
-	print := func() error { return t.Print(a.Out, a.OutInk) }
 	if a.JSON {
-		print = func() error { return a.PrintJSON(out) }
+		return waits, a.PrintJSON(out)
 	}
-	if err := print(); err != nil || !waits {
-		return err
-	}
-	return exit.With(exit.NeedsPerson)
+	return waits, t.Print(a.Out, a.OutInk)
 }

@@ -73,7 +73,7 @@ func (a *app) complain(status int, found []terminal.Problem, said ...complaint) 
 	for _, c := range said {
 		fmt.Fprintf(a.Err, "%s %s\n", a.Ink.Red("keep:"), terminal.CleanText(c.Message))
 		if c.Hint != nil {
-			fmt.Fprintln(a.Err, *c.Hint)
+			fmt.Fprintln(a.Err, terminal.CleanText(*c.Hint)) // it may have names of files
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -65,7 +66,7 @@ func (a *app) initProject(dir string) error {
 		written, err := a.initFile(dir, f.name, f.source)
 		switch {
 		case err != nil:
-			return fmt.Errorf("write %s: %w", f.name, err)
+			return fmt.Errorf("%w; when that is mended, the same command writes the rest", err)
 		case written:
 			r.Written = append(r.Written, f.name)
 		default:
@@ -131,16 +132,12 @@ func (a *app) initFile(dir, name, source string) (bool, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return false, err
 	}
-	// The look above saves the work; only O_EXCL keeps a file from being overwritten.
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrExist) {
+	// Whole or not at all: a part would be taken for a file of the person when init is repeated.
+	err = writeFile(project.File{Name: file, Text: string(text)}, false)
+	if _, there := errors.AsType[*thereError](err); there {
 		return false, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	_, err = f.Write(text)
-	return true, errors.Join(err, f.Close())
+	return err == nil, err
 }
 
 // initTypes returns the types of the project in dir, whatever --config says.

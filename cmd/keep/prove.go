@@ -145,7 +145,7 @@ func (a *app) agree(cmd *cobra.Command, name string, plans []prove.Plan, yes boo
 	t := terminal.Table{Header: []string{"TOOL", "LEVEL", "CALLS", "PARAMS"}}
 	for _, p := range plans {
 		spec := p.Tool.Spec()
-		t.Add(spec.Name, string(spec.Level), fmt.Sprintf("at most %d", p.Calls), cutText(string(p.Params), 100))
+		t.Add(spec.Name, string(spec.Level), fmt.Sprintf("at most %d", p.Calls), string(p.Params)) // all of them: nobody agrees to what he did not see
 	}
 	fmt.Fprintf(a.Err, "%s is called for real. On its account this will be made, and not removed:\n\n", terminal.Clean(name))
 	if err := t.Print(a.Err, a.Ink); err != nil {

@@ -170,6 +170,7 @@ func TestProveAsksFirst(t *testing.T) {
 		say  string
 	}{
 		"no terminal":        {[]string{"box.postMessage"}, exit.Misused, "nothing was sent"},
+		"all of the params":  {[]string{"box.postMessage", "--params", `{"channel":"C1","text":"` + strings.Repeat("x", 200) + ` to all"}`}, exit.Misused, "x to all"},
 		"params that do not": {[]string{"box.postMessage", "--yes", "--params", `{"channel":"C1"}`}, exit.Misused, "text"},
 		"too few calls":      {[]string{"box.postMessage", "--yes", "--calls", "2"}, exit.Misused, "--calls"},
 		"no such connection": {[]string{"bx", "--yes"}, exit.NotFound, "bx"},

@@ -57,6 +57,9 @@ changes, and created is false. Without it each publish is an event of its own.`,
 	return cmd
 }
 
+// errTooLong is returned for a payload of which a part would be another one.
+var errTooLong = exit.Misusef("JSON has more than %d bytes; publish a reference instead", api.MaxPublish)
+
 // payloadOf returns the payload of an argument, or of stdin if that is -.
 func payloadOf(stdin io.Reader, arg string) (json.RawMessage, error) {
 	text := []byte(arg)
@@ -66,11 +69,17 @@ func payloadOf(stdin io.Reader, arg string) (json.RawMessage, error) {
 		if text, err = io.ReadAll(io.LimitReader(stdin, api.MaxPublish+1)); err != nil {
 			return nil, fmt.Errorf("read stdin: %w", err)
 		}
+		// What was read may be JSON by itself, and blanks at its end are cut below.
+		if len(text) > api.MaxPublish {
+			if n, _ := io.ReadFull(stdin, make([]byte, 1)); n > 0 {
+				return nil, errTooLong
+			}
+		}
 	}
 	text = bytes.TrimSpace(text)
 	switch {
 	case len(text) > api.MaxPublish:
-		return nil, exit.Misusef("JSON has more than %d bytes; publish a reference instead", api.MaxPublish)
+		return nil, errTooLong
 	case !utf8.Valid(text):
 		return nil, exit.Misusef("JSON is not valid UTF-8")
 	case !json.Valid(text):

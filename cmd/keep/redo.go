@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -125,10 +126,7 @@ func (d *redoer) events(ctx context.Context, args []string) error {
 			return func(in api.RedoBody) (api.RedoDone, error) { return c.RedoEvents(ctx, w, topic, ids, in) }
 		}
 		if !d.all {
-			if err := d.redo(do(ids)); err != nil {
-				return err
-			}
-			return d.finish()
+			return d.ended(d.redo(do(ids)))
 		}
 		ids, err := d.matching(ctx, c, w, topic)
 		if err != nil {
@@ -165,7 +163,7 @@ func (d *redoer) batches(ids []keep.MessageID, do func([]keep.MessageID) func(ap
 	for some := range slices.Chunk(ids, redoBatch) {
 		seen, err := do(some)(api.RedoBody{Preview: true})
 		if err != nil {
-			return err
+			return d.ended(err)
 		}
 		var left []keep.MessageID
 		for _, e := range seen.Events {
@@ -177,7 +175,7 @@ func (d *redoer) batches(ids []keep.MessageID, do func([]keep.MessageID) func(ap
 		}
 		if len(left) > 0 {
 			if err := d.redo(do(left)); err != nil {
-				return err
+				return d.ended(err)
 			}
 		}
 		if d.yes {
@@ -187,7 +185,8 @@ func (d *redoer) batches(ids []keep.MessageID, do func([]keep.MessageID) func(ap
 	return d.finish()
 }
 
-// inputs does inputs again, each in a step of its own. All names are resolved before the first.
+// inputs does inputs again, each in a step of its own. All are looked for before the first: who corrects a name
+// that is none, and repeats the command, would have the others done once more.
 func (d *redoer) inputs(ctx context.Context, args []string) error {
 	if len(args) > maxNamed {
 		return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
@@ -197,10 +196,15 @@ func (d *redoer) inputs(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
+		for _, id := range ids { // a whole id is not looked up by fixedIDs
+			if _, err := c.Input(ctx, id); err != nil {
+				return err
+			}
+		}
 		for _, id := range ids {
 			err := d.redo(func(in api.RedoBody) (api.RedoDone, error) { return c.RedoInput(ctx, id, in) })
 			if err != nil {
-				return err
+				return d.ended(fmt.Errorf("input %s: %w", id, err))
 			}
 		}
 		return d.finish()
@@ -214,7 +218,7 @@ func (d *redoer) redo(do func(api.RedoBody) (api.RedoDone, error)) error {
 	if err != nil {
 		return err
 	}
-	refused := false
+	refused, before := false, d.sum
 	for _, e := range seen.Events {
 		d.tell(e)
 		refused = refused || e.Refused != nil
@@ -225,11 +229,21 @@ func (d *redoer) redo(do func(api.RedoBody) (api.RedoDone, error)) error {
 	}
 	if d.yes && len(seen.Events) > 0 {
 		if _, err := do(api.RedoBody{Mark: seen.Mark, Note: d.note}); err != nil {
+			d.sum = before
 			return err
 		}
 	}
 	d.sum.Redone += len(seen.Events)
 	return nil
+}
+
+// ended is finish after an error, which may have come when a part was done: that is said beside it, since
+// whoever repeats the command has that part done once more.
+func (d *redoer) ended(err error) error {
+	if err != nil && d.sum.Redone == 0 {
+		return err
+	}
+	return errors.Join(err, d.finish())
 }
 
 // finish says what was done. A refusal is an error of what was named; of a filter it is one only if

@@ -345,7 +345,7 @@ func (t *tester) again(ctx context.Context) error {
 	for {
 		if err := t.run(ctx); err != nil && ctx.Err() == nil {
 			if e, ok := errors.AsType[*exit.Error](err); !ok || !e.Reported() {
-				fmt.Fprintf(t.Err, "%s %v\n", t.Ink.Red("keep:"), err)
+				fmt.Fprintf(t.Err, "%s %s\n", t.Ink.Red("keep:"), terminal.CleanText(err.Error()))
 			}
 		}
 		select {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -132,13 +133,13 @@ func (d *authoredDraft) files() (root string, out []project.File, err error) {
 func writeFile(f project.File, over bool) (err error) {
 	dir := filepath.Dir(f.Name)
 	// In the same directory: a rename across file systems is not possible.
-	temp, err := os.CreateTemp(dir, ".keep-write-*")
+	temp, err := os.OpenFile(filepath.Join(dir, ".keep-write-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", f.Name, err)
 	}
 	defer func() { err = errors.Join(err, gone(os.Remove(temp.Name()))) }()
 	_, err = temp.WriteString(f.Text)
-	if err := errors.Join(err, temp.Chmod(0o644), temp.Sync(), temp.Close()); err != nil {
+	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", f.Name, err)
 	}
 	if over {
@@ -147,7 +148,7 @@ func writeFile(f project.File, over bool) (err error) {
 		err = os.Link(temp.Name(), f.Name)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return exit.Misusef("%s is there by now, and is not overwritten without --force", terminal.Short(f.Name))
+		return &thereError{f.Name}
 	}
 	if err != nil && !over { // a file system without links
 		if _, there := os.Lstat(f.Name); errors.Is(there, fs.ErrNotExist) {
@@ -159,6 +160,17 @@ func writeFile(f project.File, over bool) (err error) {
 	}
 	return nil
 }
+
+// A thereError says that a file is there which was not to be replaced.
+type thereError struct{ file string }
+
+// Error names the file.
+func (e *thereError) Error() string {
+	return fmt.Sprintf("%s is there by now, and is not overwritten without --force", terminal.Short(e.file))
+}
+
+// Unwrap returns the status.
+func (e *thereError) Unwrap() error { return exit.With(exit.Misused) }
 
 // gone is the error of a removal, nil if there was nothing to remove.
 func gone(err error) error {

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,10 +26,14 @@ func (p *Proxy) listenSocket(ctx context.Context) net.Listener {
 	return l
 }
 
-// bindSocket makes the socket in a directory of its own and moves it into place.
+// bindSocket makes the socket in a directory of its own and moves it into place, if nothing but the socket of
+// a process that is gone is there.
 func bindSocket(ctx context.Context, path string) (net.Listener, error) {
 	if conn, err := new(net.Dialer).DialContext(ctx, "unix", path); err == nil {
 		return nil, errors.Join(errors.New("another process serves it"), conn.Close())
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s is no socket, and is not replaced by one", path)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".keep-")
 	if err != nil {

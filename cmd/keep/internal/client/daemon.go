@@ -154,8 +154,8 @@ func (d *runningDaemon) ask(r *http.Request) (*http.Response, error) {
 // errNoDaemon is returned when nothing answers on the socket.
 var errNoDaemon = errors.New("no keep serve or keep dev runs on this database")
 
-// CallDaemon sends a request to the daemon of the database. Without one the error
-// is errNoDaemon, with the status of what cannot be reached.
+// CallDaemon sends a request to the daemon of the database. Without one, or if the socket is that of
+// another database, the error is errNoDaemon, with the status of what cannot be reached.
 func CallDaemon(ctx context.Context, cfg *config.Config, method, path string, body []byte, key string) (*http.Response, error) {
 	socket := daemon.SocketOf(cfg)
 	if socket == "" {
@@ -172,7 +172,18 @@ func CallDaemon(ctx context.Context, cfg *config.Config, method, path string, bo
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
-	res, err := newDaemon(socket).http.RoundTrip(r)
+	d := newDaemon(socket)
+	err = d.meet(ctx)
+	switch {
+	case errors.Is(err, errSilent), errors.Is(err, errStrange):
+		return nil, exit.NoDatabase(fmt.Errorf("what listens at %s %w", terminal.Short(socket), err))
+	case err == nil && !d.runsOn(cfg.DB): // a variable may name another database than the socket is of
+		return nil, exit.NoDatabase(fmt.Errorf("%w: %s, at %s, runs on %s", errNoDaemon, d, terminal.Short(socket), terminal.Clean(database.ShortName(d.DB))))
+	}
+	var res *http.Response
+	if err == nil {
+		res, err = d.http.RoundTrip(r)
+	}
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, exit.NoDatabase(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/keep-run/keep/cmd/keep/internal/trust"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -330,6 +331,9 @@ func readSecret(file string, private bool) (value, mark string, err error) {
 	if dir := filepath.Dir(file); private && runtime.GOOS != "windows" {
 		if info, err := os.Stat(dir); err == nil && info.Mode().Perm()&0o002 != 0 {
 			return "", "", fmt.Errorf("everybody may put files into %s (mode %04o); run: chmod 700 %s", dir, info.Mode().Perm(), strconv.Quote(dir))
+		}
+		if why := trust.MayPut(dir); why != "" {
+			return "", "", fmt.Errorf("others may put files into %s: %s; run: chmod 700 %s", dir, why, strconv.Quote(dir))
 		}
 	}
 	// It may have grown since Stat.

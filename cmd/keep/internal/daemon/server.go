@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -292,8 +293,12 @@ func (s *Server) openSocket(ctx context.Context, cfg *config.Config) {
 }
 
 // listenSocket binds a socket that nobody else can open, also not while it is
-// made. The process has the host's lock, so one that lies there is a dead one's.
+// made. The process has the host's lock, so one that lies there is a dead one's. Anything else
+// stays as it is: it may be the database.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket == 0 {
+		return nil, fmt.Errorf("%s is no socket, and is not replaced by one", path)
+	}
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".keep-")
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -51,7 +52,7 @@ func (a *Around) needs() []config.Need {
 
 // Problems returns what is odd. Without a database nothing is known of accounts.
 func (a *Around) Problems(ctx context.Context, db Accounts) []terminal.Problem {
-	found := append(a.hooks(), a.sharedTopics()...)
+	found := slices.Concat(a.hooks(), a.sharedTopics(), a.ruled())
 	needs := a.needs()
 	if db == nil || len(needs) == 0 {
 		return found
@@ -84,6 +85,36 @@ func (a *Around) hooks() (found []terminal.Problem) {
 		}
 		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "hook-without-target", File: a.Cfg.File,
 			Message: fmt.Sprintf("hooks.%s.%s: %s", h.Name, field, message)})
+	}
+	return found
+}
+
+// agents is the workflow of the calls of agents, which has no script.
+const agents keep.WorkflowName = "gateway"
+
+// ruled warns of rules about workflows that no script of the project declares: with another letter in the name they hold
+// nobody, and a workflow without a grant may call whatever its script does.
+func (a *Around) ruled() (found []terminal.Problem) {
+	if !a.Whole {
+		return nil
+	}
+	warn := func(path string, w keep.WorkflowName, effect string) {
+		if w == agents || slices.ContainsFunc(a.Scripts, func(s Script) bool { return s.Workflow.Name == w || s.Workflow.Was == w }) {
+			return
+		}
+		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "rule-without-workflow", File: a.Cfg.File,
+			Message: fmt.Sprintf("%s: no script of this project declares a workflow %q: %s", path, w, effect)})
+	}
+	for _, g := range a.Cfg.Grants {
+		warn("grants."+string(g.Workflow), g.Workflow, "the grant holds for none of them")
+	}
+	for _, b := range a.Cfg.Budgets {
+		for _, w := range b.Workflows {
+			warn("budgets."+b.Name+".workflows", w, "the budget counts nothing of it")
+		}
+	}
+	for _, w := range slices.Sorted(maps.Keys(a.Cfg.Retention.Workflows)) {
+		warn("retention.workflows", w, "nothing is kept or deleted by it")
 	}
 	return found
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/keep-run/keep/cmd/keep/internal/trust"
 	"github.com/keep-run/keep/internal/regular"
 )
 
@@ -100,6 +101,9 @@ func FinishWrites(dir string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if err := trust.CheckOwn(filepath.Join(dir, pendingName)); err != nil { // in a shared directory it would replace a person's scripts
+		return fmt.Errorf("%w; if it is of no edit of yours, remove it", err)
 	}
 	var list []struct {
 		File

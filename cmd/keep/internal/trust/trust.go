@@ -7,6 +7,7 @@
 package trust
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,31 +37,54 @@ func (e *Error) Error() string {
 
 // Check returns an *Error if file must not be believed.
 //
-// The directory is looked at as well as the file: who may write there can put another file into its place.
+// The directory is looked at as well as the file: who may write there can put another file into its place. Of a
+// link both directories are: packs, secrets and the database are looked for where the link is.
 func Check(file string) error {
 	abs, err := filepath.Abs(file)
 	if err != nil {
 		return err
 	}
+	link := abs
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		link = filepath.Join(dir, filepath.Base(abs))
+	}
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		abs = real
 	}
-	for _, name := range []string{abs, filepath.Dir(abs)} {
-		info, err := os.Stat(name)
-		if err != nil {
+	for _, c := range [][2]string{{abs, abs}, {abs, filepath.Dir(abs)}, {link, filepath.Dir(link)}} {
+		if err := check(c[0], c[1]); err != nil {
 			return err
 		}
-		why := foreign(name, info)
-		if why == "" {
-			continue
-		}
-		trusted, err := isTrusted(filepath.Dir(abs))
-		if err != nil || trusted {
-			return err
-		}
-		return &Error{abs, why}
 	}
 	return nil
+}
+
+// CheckOwn is Check for a file alone, in whatever directory it is.
+func CheckOwn(file string) error { return check(file, file) }
+
+// check returns an *Error about a file if somebody else decides what a name is, which is that file or its directory.
+func check(file, name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	why := foreign(name, info)
+	if why == "" {
+		return nil
+	}
+	if trusted, err := isTrusted(filepath.Dir(file)); err != nil || trusted {
+		return err
+	}
+	return &Error{file, why}
+}
+
+// MayPut says who else may put files into a directory; empty: nobody.
+func MayPut(dir string) string {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return ""
+	}
+	return foreign(dir, info)
 }
 
 // isTrusted reports whether the user allowed a directory.
@@ -105,6 +129,9 @@ func Add(dir string) (string, error) {
 	if abs, err = filepath.EvalSymlinks(abs); err != nil {
 		return "", err
 	}
+	if info, err := os.Stat(abs); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("%s is no directory; name the one that its keep.toml is in: keep trust %s", abs, filepath.Dir(abs))
+	}
 	if strings.ContainsFunc(abs, unicode.IsSpace) {
 		return "", fmt.Errorf("%q has blanks: name it in %s instead", abs, Variable)
 	}
@@ -119,10 +146,17 @@ func Add(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return "", err
 	}
+	text, err := regular.Read(name, maxList)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if len(text) > 0 && !bytes.HasSuffix(text, []byte("\n")) {
+		abs = "\n" + abs // the last line was written by hand
+	}
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
 	_, err = fmt.Fprintln(f, abs)
-	return abs, errors.Join(err, f.Close())
+	return strings.TrimPrefix(abs, "\n"), errors.Join(err, f.Close())
 }

@@ -1,0 +1,57 @@
+//go:build unix
+
+package trust
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// A keep.toml that is a link is in two directories: packs and secrets are looked for where the link is. Law: permitted.
+func TestLinkInASharedDirectory(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	own, shared := t.TempDir(), t.TempDir()
+	file, link := filepath.Join(own, "keep.toml"), filepath.Join(shared, "keep.toml")
+	for _, err := range []error{os.Chmod(own, 0o700), os.WriteFile(file, nil, 0o600), os.Symlink(file, link), os.Chmod(shared, 0o700)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Check(link); err != nil {
+		t.Errorf("a link in a directory of the user: %v", err)
+	}
+	if err := os.Chmod(shared, 0o1777); err != nil {
+		t.Fatal(err)
+	}
+	if e, refused := errors.AsType[*Error](Check(link)); !refused || filepath.Base(filepath.Dir(e.File)) != filepath.Base(shared) {
+		t.Errorf("a link in a directory of all: %v", e)
+	}
+	t.Setenv(Variable, shared)
+	if err := Check(link); err != nil {
+		t.Errorf("a link in a directory that is trusted: %v", err)
+	}
+}
+
+// What is allowed counts, also if the list was written by hand, and what cannot count is refused.
+func TestAdd(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	name, err := file()
+	a, b := t.TempDir(), t.TempDir()
+	if err := errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(a), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Add(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := List(); err != nil || !slices.Equal(all, []string{a, got}) {
+		t.Errorf("the list has %q, %v, want %q and %q", all, err, a, got)
+	}
+	if dir, err := Add(name); err == nil {
+		t.Errorf("a file is trusted: %s", dir)
+	}
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+)
+
+// What was redone before an error is said beside it: whoever repeats the command has that done once more.
+func TestRedoThatEndsInTheMiddle(t *testing.T) {
+	t.Parallel()
+	var ids []keep.MessageID
+	for n := range 2 * redoBatch {
+		ids = append(ids, keep.MessageID(fmt.Sprint("m", n)))
+	}
+	lost := errors.New("the database is gone")
+	do := func(ids []keep.MessageID) func(api.RedoBody) (api.RedoDone, error) {
+		return func(in api.RedoBody) (done api.RedoDone, err error) {
+			for _, id := range ids {
+				done.Events = append(done.Events, api.RedoEvent{Topic: "t", MessageID: id, Status: keep.EventConsumed, Attempt: 1})
+			}
+			if ids[0] != "m0" && !in.Preview {
+				return done, lost
+			}
+			return done, nil
+		}
+	}
+	var out, said bytes.Buffer
+	a := newApp(&out, &said)
+	a.JSON = true
+	d := &redoer{a: a, all: true, yes: true}
+	if err := d.batches(ids, do); !errors.Is(err, lost) {
+		t.Errorf("the error is %v", err)
+	}
+	if want := fmt.Sprint(redoBatch, " events pending again"); !strings.Contains(said.String(), want) {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+	var sum redoSummary
+	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Redone != redoBatch || len(sum.Events) != redoBatch {
+		t.Errorf("the summary has %d redone and %d events, %v, want %d of each", sum.Redone, len(sum.Events), err, redoBatch)
+	}
+}
