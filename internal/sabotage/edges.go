@@ -297,6 +297,8 @@ var edgesBreaks = []Break{
 		`if strings.HasPrefix(name, ".") && name != "."`, `if false && name != "."`, "./script/sandbox -run TestBuildReadsNothingHidden"},
 	{"a-script-names-its-own-source-map", "no-ambient-power", "script/sandbox/bundle.go",
 		`s += noMap`, `s += ""`, "./script/sandbox -run TestSourceMapOfTheScript"},
+	{"a-script-computes-what-it-imports", "no-ambient-power", "script/sandbox/bundle.go",
+		`if m.ID != computedImport && m.ID != computedRequire {`, `if m.ID != computedImport {`, "./script/sandbox -run TestComputedImport"},
 
 	// workflow: what check catches before anything runs.
 	{"script-takes-the-name-of-the-calls-of-agents", "nothing-lost", "script/workflow/parse.go",

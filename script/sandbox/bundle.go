@@ -63,7 +63,7 @@ const (
 // Build bundles the script in a file with what it imports. entry is a path
 // inside of the directory root, absolute or relative to it.
 //
-// Imports must be relative and stay inside of root, symbolic links included.
+// Imports must be relative, with names that are written out, and stay inside of root, symbolic links included.
 // There are no packages, no built-in modules and no URLs. Everything that is
 // wrong with the source is in a *BuildError.
 func Build(root, entry string) (*Bundle, error) {
@@ -120,7 +120,7 @@ func bundle(entry string, src files) (*Bundle, error) {
 		Sourcemap:   api.SourceMapExternal,
 		LogLevel:    api.LogLevelSilent,
 		// No tsconfig.json of the machine has a say.
-		TsconfigRaw: `{"compilerOptions":{"target":"ES2022","useDefineForClassFields":true}}`,
+		TsconfigRaw: tsconfig,
 		Plugins:     []api.Plugin{{Name: "keep", Setup: b.setup}},
 	})
 	if len(result.Errors) > 0 {
@@ -143,6 +143,9 @@ func bundle(entry string, src files) (*Bundle, error) {
 	}
 	return out, nil
 }
+
+// tsconfig is what holds for each script.
+const tsconfig = `{"compilerOptions":{"target":"ES2022","useDefineForClassFields":true}}`
 
 // namespace marks the plugin's files, so that esbuild leaves them to it.
 const namespace = "keep"
@@ -258,11 +261,62 @@ func (b *bundler) setup(build api.PluginBuild) {
 			return api.OnLoadResult{Errors: []api.Message{{Text: why, Location: locate(a.Path, s, off)}}}, nil
 		}
 		if kind != api.LoaderJSON {
+			if errs := computedImports(a.Path, s, kind); len(errs) > 0 {
+				return api.OnLoadResult{Errors: errs}, nil
+			}
 			s += noMap
 		}
 		return api.OnLoadResult{Contents: &s, Loader: kind}, nil
 	})
 }
+
+// computedImports finds the imports of names that the script computes. Of a name that begins with a directory esbuild takes every
+// file that it could mean, and it looks for them beside the process, past the plugin and out of the project. So no such import comes
+// to be bundled; nor would any of them find a file when it runs. A script is parsed for it once more only if it may have one.
+func computedImports(name, text string, kind api.Loader) (errs []api.Message) {
+	if !mayComputeImports(text) {
+		return nil
+	}
+	parsed := api.Transform(text, api.TransformOptions{
+		Loader: kind, Format: api.FormatIIFE, Platform: api.PlatformNeutral, Target: api.ES2023, TsconfigRaw: tsconfig,
+		LogLevel:    api.LogLevelSilent,
+		LogOverride: map[string]api.LogLevel{computedImport: api.LogLevelError, computedRequire: api.LogLevelError},
+	})
+	for _, m := range parsed.Errors {
+		if m.ID != computedImport && m.ID != computedRequire {
+			continue // the bundler finds it, too
+		}
+		if m.Location != nil {
+			m.Location.File = namespace + ":" + name
+		}
+		errs = append(errs, api.Message{Text: "the import of a name that the script computes: write the name of the file as it is", Location: m.Location})
+	}
+	return errs
+}
+
+// computedImport and computedRequire are what esbuild calls import and require of anything but a text.
+const computedImport, computedRequire = "unsupported-dynamic-import", "unsupported-require-call"
+
+// mayComputeImports reports whether a script could have a computed import: whether there is an import that does not begin a statement, or a
+// require, which may be written with escapes.
+func mayComputeImports(text string) bool {
+	if strings.Contains(text, "require") || strings.Contains(text, `\u`) {
+		return true
+	}
+	for rest := text; ; {
+		_, after, found := strings.Cut(rest, "import")
+		if !found {
+			return false
+		}
+		rest = after
+		next := strings.TrimLeft(after, " \t\r\n")
+		if next != "" && !strings.ContainsRune(`{*"'_$`, rune(next[0])) && !isLetter(next[0]) {
+			return true
+		}
+	}
+}
+
+func isLetter(b byte) bool { return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' }
 
 // resolve finds the file that an import means.
 func (b *bundler) resolve(importer, spec string) (string, error) {
