@@ -297,6 +297,8 @@ var edgesBreaks = []Break{
 		`if strings.HasPrefix(name, ".") && name != "."`, `if false && name != "."`, "./script/sandbox -run TestBuildReadsNothingHidden"},
 	{"a-script-names-its-own-source-map", "no-ambient-power", "script/sandbox/bundle.go",
 		`s += noMap`, `s += ""`, "./script/sandbox -run TestSourceMapOfTheScript"},
+	{"a-made-up-stack-is-read-to-its-end", "bounded", "script/sandbox/code.go",
+		`end > from && tries < calleeTries; tries++`, `end > from; tries++`, "./script/sandbox -run TestForgedStack"},
 	{"a-script-computes-what-it-imports", "no-ambient-power", "script/sandbox/bundle.go",
 		`if m.ID != computedImport && m.ID != computedRequire {`, `if m.ID != computedImport {`, "./script/sandbox -run TestComputedImport"},
 

@@ -18,8 +18,9 @@ func newCode(text []byte) code {
 	return c
 }
 
-// calleeWindow is how far back callee looks, in bytes.
-const calleeWindow = 16 << 10
+// calleeWindow is how far back callee looks, in bytes, and calleeTries at how many calls of the name: a script may be written so
+// that each of them takes long.
+const calleeWindow, calleeTries = 16 << 10, 50
 
 // callee returns the place of name in the call `name(...)` whose arguments the
 // given place lies in, or that place itself if there is no such call. Columns
@@ -35,7 +36,7 @@ func (c code) callee(line, column int, name string) (int, int) {
 	}
 	from := max(0, end-calleeWindow)
 	call := append([]byte(name), '(')
-	for end > from {
+	for tries := 0; end > from && tries < calleeTries; tries++ {
 		i := bytes.LastIndex(c.text[from:end], call)
 		if i < 0 {
 			break

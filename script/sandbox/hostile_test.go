@@ -1,8 +1,12 @@
 package sandbox_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,6 +117,29 @@ func TestHostileScriptIsStopped(t *testing.T) {
 	good := mustLoad(t, greedy, "good.js", handler(`globalThis.n = (globalThis.n ?? 0) + 1; return globalThis.n`))
 	if got, err := call(good, nil); got != "1" || err != nil {
 		t.Errorf("another program afterwards = %s, %v, want 1", got, err)
+	}
+}
+
+// A stack that a script makes up costs what a true one does, however many places it names and wherever they are. Law: bounded.
+func TestForgedStack(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{Limits: sandbox.Limits{CPU: hostileCPU}})
+	const deep = 1500
+	nested := "const a = (x) => x;\nglobalThis.q = () => " + strings.Repeat("a(", deep) + strings.Repeat("12345678,", 700) + "1" + strings.Repeat(")", deep) + ";\n"
+	for what, throw := range map[string]string{"thrown": "throw e", "of an item": "await ctx.withItem('a', 'A', () => { throw e })", "of a frame that is there": "const y = () => { throw e }; y()"} {
+		source := nested + "const e = { message: 'x', stack: '    at a (t.js:LAST:3)\\n'.repeat(800) };\n" + handler(throw)
+		lines := bytes.Count(mustBuild(t, "t.js", source).Code, []byte("\n"))
+		for back := range 5 {
+			p := mustLoad(t, rt, "t.js", strings.ReplaceAll(source, "LAST", strconv.Itoa(lines-back)))
+			host := hostFunc(func(_ context.Context, c sandbox.HostCall) (json.RawMessage, error) {
+				if c.Name == "item.fail" {
+					return nil, errors.New("the item failed")
+				}
+				return json.RawMessage(`{}`), nil
+			})
+			if err := stopped(t, func() error { _, err := call(p, host); return err }); err == nil {
+				t.Errorf("%s: no error", what)
+			}
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxFrames is how many frames of a stack an error keeps.
+// maxFrames is how many frames of a stack are read, and how many an error keeps at most.
 const maxFrames = 32
 
 // failure is how the prelude describes what a script threw.
@@ -106,11 +106,15 @@ func (prog *Program) name() string {
 }
 
 // frames parses a stack and maps it to the author's files. Frames of the
-// prelude and of native functions are left out.
+// prelude and of native functions are left out. A stack that the script made up may be of any length.
 func (prog *Program) frames(stack string) []Frame {
 	var list []Frame
 	called := "" // name of the frame before: what this one calls
+	read := 0
 	for line := range strings.Lines(stack) {
+		if read++; read > maxFrames { // the engine writes fewer
+			break
+		}
 		f, ok := prog.rawFrame(line)
 		if ok {
 			if called != "" {
@@ -120,9 +124,6 @@ func (prog *Program) frames(stack string) []Frame {
 			if ok = !f.IsZero(); ok {
 				list = append(list, f)
 			}
-		}
-		if len(list) == maxFrames {
-			break
 		}
 		called = f.Func
 	}
