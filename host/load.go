@@ -169,7 +169,7 @@ func (h *Host) ruled(fresh, first keep.WorkflowName) error {
 	if alone(h.cfg.Only) {
 		return fmt.Errorf("%w; %s", d, d.Fix())
 	}
-	for _, b := range h.cfg.Budgets {
+	for _, b := range h.Engine.Budgets() {
 		if d.Table = fmt.Sprintf("the budget %s of Config.Budgets", b.Name); alone(b.Workflows) {
 			return fmt.Errorf("%w; %s", d, d.Fix())
 		}

@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -229,6 +232,32 @@ func TestOnlyByTheNewName(t *testing.T) {
 	w.close()
 	w.only = append(w.only, "pay")
 	if _, err := w.open().Deploy(t.Context(), renamed); err != nil {
+		t.Errorf("with both names: %v", err)
+	}
+}
+
+// So are budgets, those that came with Reconfigure as those of Open.
+func TestBudgetByTheNewName(t *testing.T) {
+	w := newWorld(t)
+	h := w.open()
+	if _, err := h.Deploy(t.Context(), payer{name: "pay"}.load(w, "script")); err != nil {
+		t.Fatal(err)
+	}
+	configure := func(workflows ...keep.WorkflowName) {
+		t.Helper()
+		rules := []budget.Rule{{Name: "day", Workflows: workflows, Limit: 5 * keep.AmountUnit, Per: 24 * time.Hour}}
+		if err := h.Reconfigure([]connector.Connection{w.connection()}, policy.Retention{}, rules, keep.Breaker{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renamed := payer{name: "payments", was: "pay"}.load(w, "script")
+	configure("payments")
+	_, err := h.Deploy(t.Context(), renamed)
+	if want := "the budget day of Config.Budgets is about the workflow payments, which the database continues under its first name, pay"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Deploy = %v, want %q", err, want)
+	}
+	configure("payments", "pay")
+	if _, err := h.Deploy(t.Context(), renamed); err != nil {
 		t.Errorf("with both names: %v", err)
 	}
 }

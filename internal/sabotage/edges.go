@@ -299,6 +299,8 @@ var edgesBreaks = []Break{
 		`s += noMap`, `s += ""`, "./script/sandbox -run TestSourceMapOfTheScript"},
 	{"a-made-up-stack-is-read-to-its-end", "bounded", "script/sandbox/code.go",
 		`end > from && tries < calleeTries; tries++`, `end > from; tries++`, "./script/sandbox -run TestForgedStack"},
+	{"budgets-of-the-start-rule-a-rename", "bounded", "host/load.go",
+		`range h.Engine.Budgets() {`, `range h.cfg.Budgets {`, "./host -run TestBudgetByTheNewName"},
 	{"a-script-computes-what-it-imports", "no-ambient-power", "script/sandbox/bundle.go",
 		`if m.ID != computedImport && m.ID != computedRequire {`, `if m.ID != computedImport {`, "./script/sandbox -run TestComputedImport"},
 
