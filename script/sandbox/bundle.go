@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -271,8 +272,9 @@ func (b *bundler) setup(build api.PluginBuild) {
 }
 
 // computedImports finds the imports of names that the script computes. Of a name that begins with a directory esbuild takes every
-// file that it could mean, and it looks for them beside the process, past the plugin and out of the project. So no such import comes
-// to be bundled; nor would any of them find a file when it runs. A script is parsed for it once more only if it may have one.
+// file that it could mean, and it looks for them beside the process, past the plugin and out of the project. So none comes to be
+// bundled but one of a variable, of which esbuild knows nothing; nor would any of them find a file when it runs. A script is parsed
+// for it once more only if it may have one.
 func computedImports(name, text string, kind api.Loader) (errs []api.Message) {
 	if !mayComputeImports(text) {
 		return nil
@@ -286,8 +288,11 @@ func computedImports(name, text string, kind api.Loader) (errs []api.Message) {
 		if m.ID != computedImport && m.ID != computedRequire {
 			continue // the bundler finds it, too
 		}
-		if m.Location != nil {
-			m.Location.File = namespace + ":" + name
+		if at := m.Location; at != nil {
+			if at.Column <= len(at.LineText) && ofVariable.MatchString(at.LineText[at.Column:]) {
+				continue
+			}
+			at.File = namespace + ":" + name
 		}
 		errs = append(errs, api.Message{Text: "the import of a name that the script computes: write the name of the file as it is", Location: m.Location})
 	}
@@ -296,6 +301,9 @@ func computedImports(name, text string, kind api.Loader) (errs []api.Message) {
 
 // computedImport and computedRequire are what esbuild calls import and require of anything but a text.
 const computedImport, computedRequire = "unsupported-dynamic-import", "unsupported-require-call"
+
+// ofVariable matches an import of nothing but a variable.
+var ofVariable = regexp.MustCompile(`^(import|require)\s*\(\s*[A-Za-z_$][\w$]*\s*\)`)
 
 // mayComputeImports reports whether a script could have a computed import: whether there is an import that does not begin a statement, or a
 // require, which may be written with escapes.

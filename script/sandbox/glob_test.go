@@ -31,6 +31,8 @@ func TestComputedImport(t *testing.T) {
 		"if (false) require(('%s') + globalThis.x); export default 1", "try { require(globalThis.y ? '%s' + y : 'b') } catch {} export default 1",
 		"enum E { a = '%s' } export default [import(E.a + globalThis.x)];", "export default [import('%s' + globalThis.x, { with: { type: 'json' } })];",
 		"export default [import\u2003('%s' + globalThis.x)];", "export default [import.defer('%s' + globalThis.x)];",
+		"enum E { a = '%s', b = require(a + x) } export default E", "const a = '%s'; export default [import(a + globalThis.x)];",
+		"x = 1;\nimport(y)\u2028export default [import('%s' + globalThis.x)];", "import(y), import('%s' + globalThis.x); export default 1",
 		"export default [import('.' + ('/' + '%s' + globalThis.x))];",
 	} {
 		code := fmt.Sprintf(form, dir)
@@ -60,7 +62,7 @@ func TestImportOfAName(t *testing.T) {
 	for _, code := range []string{
 		"import { b } from './b'; export default [b, \"import('./' + x)\", '\\u0061'];", "// import('./' + x)\nexport { b as default } from './b';",
 		"export default [import('./b'), import(`./b`), require('./b')];", "export default { import(x) { return x }, require: (x) => x }.import(1);",
-		"const require = (x) => x; export default require('./' + globalThis.x);", "export default [/import(.\\/a)/, import.meta]",
+		"const b = './b'; export default () => [import(b), require( b )];", "const require = (x) => x; export default require('./' + globalThis.x);", "export default [/import(.\\/a)/, import.meta]",
 	} {
 		if _, err := sandbox.BuildFiles("flow.ts", map[string][]byte{"flow.ts": []byte(code), "b.ts": []byte("export const b = 1")}); err != nil {
 			t.Errorf("%s: %v", code, err)
