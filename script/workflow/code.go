@@ -72,13 +72,9 @@ func (f *file) named(name string) (code, bool) {
 }
 
 func (f *file) findNamed(name string) (code, bool) {
-	for i := 1; i < len(f.tokens); i++ {
-		if f.tokens[i].text != name || f.tokens[i].kind != tName {
-			continue
-		}
-		if f.isName(i-1, "function") || f.tokens[i-1].is("*") && f.isName(i-2, "function") {
-			return code{f: f, from: i, to: f.functionEnd(i)}, true
-		}
+	f.index()
+	if i, ok := f.declaring[name]; ok {
+		return code{f: f, from: i, to: f.functionEnd(i)}, true
 	}
 	if i := f.declared(name); i >= 0 && f.looksLikeFunction(i) {
 		return code{f: f, from: i, to: f.functionEnd(i)}, true

@@ -64,6 +64,9 @@ type reader struct {
 
 	h    keep.Handler // being read; findings are about it
 	uses []Use        // of h so far, one for each tool and place
+
+	followed int  // tokens of functions that were read; see walk.follow
+	skipped  bool // some were not
 }
 
 // sections are the keys of the handlers of each kind.

@@ -2,6 +2,7 @@ package workflow_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,21 @@ func hostileBodies(size int) map[string]string {
 		"members":    `ctx` + fill(`.a`),
 		"properties": `ctx.crm.create({` + fill(`a:1,`) + `})`,
 		"awaits":     fill(`await ctx.crm.create({id:1});`),
+		"bare":       fill("let a\n"),
+		"annotated":  fill("let a:b "),
+		"many names": numbered(size, "f%d(ctx);"),
+		"many lets":  numbered(size, "let a%d:b;ctx.publish('in',{messageId:a%[1]d});"),
+		"arrows":     numbered(size, "const f%d=(ctx)=>1\nf%[1]d(ctx)\n"),
 	}
+}
+
+// numbered returns about size bytes of what format makes of 0, 1, 2 and so on.
+func numbered(size int, format string) string {
+	var b strings.Builder
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 // However a script is written, what it does is read in a time that grows with its

@@ -117,6 +117,7 @@ const (
 
 	FormerName        Code = "former-name"        // the tool has another name today
 	DeadCode          Code = "dead-code"          // a mutate call ends the phase before it
+	NotRead           Code = "not-read"           // there is more to read than is read of a script
 	NoMutation        Code = "no-mutation"        // mutate seems to change nothing
 	UncatchableError  Code = "uncatchable-error"  // a catch around a tool's call
 	UnknownCall       Code = "unknown-call"       // ctx has no such member

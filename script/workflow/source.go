@@ -20,11 +20,13 @@ type file struct {
 	lines  []int // offset of each line's first byte
 	pairs  []int // of each opening bracket, the token that closes it
 
-	// What was looked up before: a script may be written so that each of a hundred
-	// thousand names is looked for in all of it.
-	declarations map[string]int
+	// What was looked up before, and where what is looked for stands: a script may be written so that
+	// each of a hundred thousand names, all alike or all different, is looked for in all of it.
+	declarations map[string]int // by name, what a const, let or var is given first
+	declaring    map[string]int // by name, the first declaration of a function
 	functions    map[string]foundFunction
 	bound        map[string]bool
+	stops        []int // of each token, the first from there on that is = or ; or a template
 
 	lastOff, lastUnits int // the place that was asked for last, and its column from 0
 }
@@ -71,7 +73,7 @@ func (fs *files) only() *file {
 // newFile cuts text into tokens and lines.
 func newFile(name, text string) *file {
 	f := &file{name: name, text: text, tokens: scan(text), lines: []int{0},
-		declarations: make(map[string]int), functions: make(map[string]foundFunction), bound: make(map[string]bool)}
+		functions: make(map[string]foundFunction), bound: make(map[string]bool)}
 	f.pair()
 	for i := range len(text) {
 		if text[i] == '\n' {
@@ -208,32 +210,55 @@ func (f *file) object(i int, bracket string) int {
 // declared returns the index of the first token of what a const, let or var of
 // that name is given first, or -1.
 func (f *file) declared(name string) int {
-	i, known := f.declarations[name]
-	if !known {
-		i = f.findDeclared(name)
-		f.declarations[name] = i
+	f.index()
+	if i, ok := f.declarations[name]; ok {
+		return i
 	}
-	return i
+	return -1
 }
 
-func (f *file) findDeclared(name string) int {
-	for i := 1; i+2 < len(f.tokens); i++ {
-		if f.tokens[i].kind != tName || f.tokens[i].text != name || f.tokens[i-1].kind != tName ||
+// index finds all declarations, once.
+func (f *file) index() {
+	if f.declarations != nil {
+		return
+	}
+	f.declarations, f.declaring = make(map[string]int), make(map[string]int)
+	for i := 1; i < len(f.tokens); i++ {
+		if f.tokens[i].kind != tName {
+			continue
+		}
+		name := f.tokens[i].text
+		if _, known := f.declaring[name]; !known && (f.isName(i-1, "function") || f.tokens[i-1].is("*") && f.isName(i-2, "function")) {
+			f.declaring[name] = i
+		}
+		if _, known := f.declarations[name]; known || i+2 >= len(f.tokens) || f.tokens[i-1].kind != tName ||
 			!slices.Contains([]string{"const", "let", "var"}, f.tokens[i-1].text) {
 			continue
 		}
 		if f.tokens[i+1].is("=") {
-			return i + 2
+			f.declarations[name] = i + 2
 		}
 		if f.tokens[i+1].is(":") { // a TypeScript annotation
-			for j := i + 2; j+1 < len(f.tokens) && f.lineOf(j) == f.lineOf(i); j++ {
-				if f.tokens[j].is("=") {
-					return j + 1
-				}
+			if j := f.stop(i + 2); j+1 < len(f.tokens) && f.lineOf(j) == f.lineOf(i) && f.tokens[j].is("=") {
+				f.declarations[name] = j + 1
 			}
 		}
 	}
-	return -1
+}
+
+// stop returns the first token from i on that is = or ; or a template, or how many tokens there are.
+func (f *file) stop(i int) int {
+	if f.stops == nil {
+		f.stops = make([]int, len(f.tokens)+1)
+		f.stops[len(f.tokens)] = len(f.tokens)
+		for i, t := range slices.Backward(f.tokens) {
+			f.stops[i] = f.stops[i+1]
+			if t.is("=") || t.is(";") || t.kind == tTemplate {
+				f.stops[i] = i
+			}
+		}
+	}
+	return f.stops[min(i, len(f.tokens))]
 }
 
 // lineOf returns the line of token i.

@@ -147,8 +147,7 @@ func (w *walk) declaration(i int) {
 	if toks[i+1].is("{") {
 		end = w.f.match(i+1) + 1
 	}
-	for ; end < w.to && !toks[end].is("=") && !toks[end].is(";") && toks[end].kind != tTemplate; end++ {
-	}
+	end = w.f.stop(end)
 	if end+1 >= w.to || !toks[end].is("=") {
 		return
 	}
@@ -353,6 +352,10 @@ func (w *walk) helper(i int) {
 	}
 }
 
+// manyTokens and timesOver bound how many tokens of functions are read beside those of the handlers: functions that stand in each
+// other are read as often as they are deep.
+const manyTokens, timesOver = 2_000_000, 16
+
 // follow reads a function of the file whose nth parameter is ctx. If it is the handler
 // of an item, it has to look itself whether the item is done.
 func (w *walk) follow(name string, n int, where policy.Place, handler bool) {
@@ -364,6 +367,13 @@ func (w *walk) follow(name string, n int, where policy.Place, handler bool) {
 		return
 	}
 	w.seen[key] = true
+	if w.followed += c.to - c.from; w.followed > max(manyTokens, timesOver*len(w.f.tokens)) {
+		if !w.skipped {
+			w.skipped = true
+			w.find(Warning, NotRead, w.position(w.from), where, "its functions stand in each other too often for all of them to be read: calls in some are not known", "")
+		}
+		return
+	}
 	inner := &walk{reader: w.reader, code: c, where: where, names: make(map[string][]string), seen: w.seen}
 	inner.name(n, false)
 	if handler {
