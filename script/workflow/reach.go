@@ -49,9 +49,9 @@ func (w *walk) closure(i int) (name string, body span) {
 			}
 		}
 	case "const", "let", "var":
-		at := i + 2
-		for at < w.to && !toks[at].is("=") && !toks[at].is(";") {
-			at++ // a type
+		at := w.f.stop(i + 2) // behind a type
+		for at < w.to && toks[at].kind == tTemplate {
+			at = w.f.stop(at + 1)
 		}
 		end, function := at, false
 		for end < w.to && !toks[end].is(";") && !toks[end].closes() {
