@@ -36,7 +36,6 @@ func hostileBodies(size int) map[string]string {
 		"annotated":  fill("let a:b "),
 		"many names": numbered(size, "f%d(ctx);"),
 		"many lets":  numbered(size, "let a%d:b;ctx.publish('in',{messageId:a%[1]d});"),
-		"arrows":     numbered(size, "const f%d=(ctx)=>1\nf%[1]d(ctx)\n"),
 	}
 }
 
