@@ -108,6 +108,63 @@ type Unlike struct {
 	Except   []MutationKey
 }
 
+// Setting is for a call of a tool that says what is to be: whichever is sent last decides. So one in doubt is not sent again
+// after a later one, and a later one is not sent while one in doubt is. It refuses the commit with *RivalError if there is a
+// record that Setting.Bars. Of two commits at the same moment, of two hosts too, one sees the other.
+type Setting struct {
+	Key         MutationKey
+	Tools       []ToolName      // all names of the one tool: a record has that of its time
+	Identity    json.RawMessage // whatever the subkeys: two calls of one identity set the same thing
+	PayloadHash string
+	Since       time.Time // of the attempt in doubt that would be sent again; zero: none
+	Except      []MutationKey
+}
+
+// IsUndone reports whether to send the call of s again may undo what m did: m was recorded or made again since the attempt of
+// s, may have happened, and says something else.
+func (s Setting) IsUndone(m Mutation) bool {
+	return !s.Since.IsZero() && s.others(m) && m.State != Failed && !lastMade(m).Before(s.Since)
+}
+
+// Bars reports whether m keeps a commit at a time with s from being made: it would be undone, or it is in doubt and being sent
+// again now, or was made later by the clock, which was set back: those that may be sent again are told from later ones by their times.
+func (s Setting) Bars(m Mutation, at time.Time) bool {
+	if s.IsUndone(m) {
+		return true
+	}
+	open := m.State == InFlight || m.State == NeedsReconcile || m.State == Indeterminate
+	return open && s.others(m) && (m.SentAgainUntil().After(at) || lastMade(m).After(at))
+}
+
+// Barring returns the one of a list that Store.Barring is to return, and whether there is one.
+func (s Setting) Barring(list []Mutation, at time.Time) (m Mutation, found bool) {
+	place := func(m Mutation) (bool, time.Time, MutationKey) { return s.IsUndone(m), lastMade(m), m.Key }
+	for _, other := range list {
+		if !s.Bars(other, at) {
+			continue
+		}
+		undone, made, key := place(other)
+		was, madeBefore, keyBefore := place(m)
+		if !found || undone && !was || undone == was && (made.After(madeBefore) || made.Equal(madeBefore) && key > keyBefore) {
+			m, found = other, true
+		}
+	}
+	return m, found
+}
+
+// others reports whether m is another record that says something else.
+func (s Setting) others(m Mutation) bool {
+	return m.Key != s.Key && m.PayloadHash != s.PayloadHash && !slices.Contains(s.Except, m.Key)
+}
+
+// lastMade returns when the last attempt at the call of m was recorded, at the latest.
+func lastMade(m Mutation) time.Time {
+	if m.Attempts > 1 && m.UpdatedAt.After(m.CreatedAt) {
+		return m.UpdatedAt
+	}
+	return m.CreatedAt
+}
+
 // Within is for a call that counts in a budget: the commit is *OverBudgetError if the call
 // of Key, with what the others count in the budget within Per before Commit.At, is more
 // than Limit. Of two commits at the same moment, of two hosts too, one sees what the other
@@ -352,6 +409,7 @@ type OldChain struct {
 func (PutRun) change()          {}
 func (PutMutation) change()     {}
 func (Unlike) change()          {}
+func (Setting) change()         {}
 func (Within) change()          {}
 func (Reserve) change()         {}
 func (Release) change()         {}

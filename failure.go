@@ -123,6 +123,13 @@ const (
 // has no such tool. It may be back.
 const CodeToolMissing = "tool-missing"
 
+// CodeSetSince is the code of a doubt about a call that says what is to be: another one said something else since, which
+// sending the call again would undo.
+const CodeSetSince = "set-since"
+
+// CodeSentAgain is the code of a call that was not sent, since another one that it would come into is being sent again.
+const CodeSentAgain = "sent-again"
+
 // Named reports whether a word is that of f: its class, or its code.
 func (f *Failure) Named(word string) bool {
 	return f != nil && (string(f.Class) == word || f.Code == word)
@@ -237,8 +244,8 @@ var (
 // did not make.
 var ErrBadCursor = errors.New("not a cursor of this list")
 
-// A RivalError is returned when a commit has an Unlike, and another record of the same
-// identity may have had its effect. It is ErrStale: who reads again finds that record.
+// A RivalError is returned when a commit has an Unlike or a Setting, and another record of the same
+// identity is in its way. It is ErrStale: who reads again finds that record.
 type RivalError struct {
 	Key   MutationKey // of the call that was refused
 	Rival MutationKey // of the other record

@@ -188,6 +188,15 @@ type StoredResult struct {
 // SettlesAt returns the time from which an absence can be believed.
 func (m Mutation) SettlesAt() time.Time { return m.CallDeadline.Add(m.SettleAfter) }
 
+// SentAgainUntil returns until when the call, which is in doubt, may be sent again at this moment; zero: it is not. Such a record
+// is in doubt, and its next lookup is planned for its deadline.
+func (m Mutation) SentAgainUntil() time.Time {
+	if m.State != NeedsReconcile || !m.NextReconcileAt.Equal(m.CallDeadline) {
+		return time.Time{}
+	}
+	return m.CallDeadline
+}
+
 // Validate reports the first thing wrong with m.
 func (m Mutation) Validate() error {
 	switch {

@@ -92,7 +92,8 @@ type Spec struct {
 	KeyLasts time.Duration
 
 	// Sets says that the call names what is to be, so that the same one again changes
-	// nothing more, whatever its key (level A).
+	// nothing more, whatever its key (level A). Reconcile may send it again. The host does not call
+	// it once a later call of the tool with an equal identity may have set something else.
 	Sets bool
 
 	// CarriesToken says that the call has the host's key in it as the record has it:

@@ -143,7 +143,7 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 		case err != nil || len(u.Except) > 0:
 			return false, err
 		case rival.Key != "":
-			return false, &rivalError{c, rival, true}
+			return false, &rivalError{call: c, rival: rival, shown: true}
 		}
 		x.unlike = &u
 	}
@@ -247,7 +247,11 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 			return c, time.Time{}, err
 		}
 	}
-	c.Deadline, x.unlike, x.under = x.e.clock.Deadline(now, limit), unlike, under
+	setting, err := x.checkSetting(ctx, call, c, before, now)
+	if err != nil {
+		return c, time.Time{}, err
+	}
+	c.Deadline, x.unlike, x.setting, x.under = x.e.clock.Deadline(now, limit), unlike, setting, under
 	return c, now, nil
 }
 
@@ -345,7 +349,9 @@ func (x *execution) record(ctx context.Context, c ledger.Call, before keep.Mutat
 // put makes a move of the record of a call durable, with what it takes of budgets.
 func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, takes []keep.Spent, now time.Time, with func() ([]keep.Change, error)) error {
 	run, mut := x.run, x.mut
-	undo := func() { x.run, x.mut, x.moves, x.takes, x.unlike, x.under = run, mut, nil, nil, nil, nil }
+	undo := func() {
+		x.run, x.mut, x.moves, x.takes, x.unlike, x.setting, x.under = run, mut, nil, nil, nil, nil, nil
+	}
 	x.mut, x.moves, x.run.Mutation, x.takes = m, []keep.Move{move}, m.Key, takes
 	more, err := with()
 	if err != nil {
@@ -413,6 +419,12 @@ func (x *execution) learn(f ledger.Fact) error {
 
 // askInline asks once, right after the call.
 func (x *execution) askInline(t *tool) error {
+	if t.spec.Sets { // to be sent again is recorded, and what comes before it first
+		x.run.UpdatedAt = x.e.Now()
+		if err := x.commit(x.within(x.a.hard)); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
 	m, fact, until, err := x.a.lookUp(x.within(x.a.hard), t, x.mut, true)
 	if err != nil {

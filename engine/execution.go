@@ -34,11 +34,12 @@ type execution struct {
 	backlog   keep.Backlog        // consumers: what waited when the run began
 	keyless   *keep.Failure       // why backlog.Oldest has no order key; nil: it has one, or needs none
 
-	mut    keep.Mutation
-	moves  []keep.Move       // of mut, not yet stored
-	unlike *keep.Unlike      // what the next commit must not repeat; nil: anything
-	as     map[string]string // whose credentials the call is sent with
-	under  *keep.UnderGrant  // what the next commit was decided under; nil: nothing
+	mut     keep.Mutation
+	moves   []keep.Move       // of mut, not yet stored
+	unlike  *keep.Unlike      // what the next commit must not repeat; nil: anything
+	setting *keep.Setting     // what it must not come into; nil: anything
+	as      map[string]string // whose credentials the call is sent with
+	under   *keep.UnderGrant  // what the next commit was decided under; nil: nothing
 
 	approvedUntil time.Time // when the approval of the call ends; zero: it needs none, or never
 
@@ -129,6 +130,9 @@ func (x *execution) changes() []keep.Change {
 	if x.unlike != nil {
 		cs = append(cs, *x.unlike)
 	}
+	if x.setting != nil {
+		cs = append(cs, *x.setting)
+	}
 	for _, s := range x.takes {
 		if !s.Allowed {
 			cs = append(cs, keep.Within{Key: x.mut.Key, Spent: s})
@@ -182,7 +186,7 @@ func (x *execution) commit(ctx context.Context, more ...keep.Change) error {
 		x.mut.Rev++
 	}
 	x.seen.Stored(x.mark)
-	x.closes, x.questions, x.moves, x.unlike, x.under, x.takes, x.logs, x.extra, x.with = nil, nil, nil, nil, nil, nil, nil, nil, nil
+	x.closes, x.questions, x.moves, x.unlike, x.setting, x.under, x.takes, x.logs, x.extra, x.with = nil, nil, nil, nil, nil, nil, nil, nil, nil, nil
 	return nil
 }
 

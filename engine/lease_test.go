@@ -457,7 +457,7 @@ func cutCall(t *testing.T, ttl, commit time.Duration) {
 			defer mu.Unlock()
 			c.service.mu.Lock()
 			defer c.service.mu.Unlock()
-			c.service.perform(token)
+			c.service.perform(keep.Mutation{Token: token})
 		})
 		<-ctx.Done()
 		return ctx.Err()

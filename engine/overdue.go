@@ -206,6 +206,13 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 	ctx = connector.SendAs(ctx, as)
 	m = a.lastSent(t, m)
 	if t.spec.Level == keep.LevelKey {
+		if t.spec.Sets {
+			within, cancel, recorded, not := a.toSendAgain(ctx, t, m)
+			defer cancel()
+			if ctx, m = within, recorded; not != nil {
+				return m, *not
+			}
+		}
 		m = ledger.SentAgain(m, e.Now()) // to ask is to send
 	}
 	fact, by := e.lookUp(ctx, t, m)

@@ -131,7 +131,7 @@ func (w *world) landLater(d time.Duration) {
 	time.AfterFunc(d, func() {
 		w.service.mu.Lock()
 		defer w.service.mu.Unlock()
-		w.service.perform(token)
+		w.service.perform(keep.Mutation{Token: token})
 	})
 }
 
@@ -188,7 +188,7 @@ func TestDeafConnectorWhoseToolMoves(t *testing.T) {
 			w, old, _, configure := newMovedWorld(t, keep.LevelKey, false)
 			w.deaf(6*time.Hour, func() error {
 				if lost {
-					old.perform(w.mutation().Token)
+					old.perform(w.mutation())
 					return errReset
 				}
 				return nil
@@ -251,7 +251,7 @@ func diesAfterASlowRecord(t *testing.T, name string, late time.Duration) {
 			time.AfterFunc(9900*time.Millisecond, func() { // its timeout is 10 s, its settle time 2 s
 				w.service.mu.Lock()
 				defer w.service.mu.Unlock()
-				w.service.perform(token)
+				w.service.perform(keep.Mutation{Token: token})
 			})
 			if name != "too late" { // which was not sent at first
 				w.dieAt = engine.Answered

@@ -200,10 +200,16 @@ func (x *execution) retryEffect() string {
 	}
 }
 
+// notUndone says what asking about a call does that would undo a later one.
+const notUndone = "sends nothing while a later call may have set something else; else "
+
 // lookupEffect says what asking about the call sends. A place that is not configured any more is asked by no call.
 func (x *execution) lookupEffect() string {
 	if t := x.e.tools.known(x.mut.Tool); t != nil && t.moved(x.mut) {
 		return "sends nothing"
+	}
+	if ledger.SetSince(x.mut.Error) {
+		return notUndone + lifecycle.LookupEffect(x.mut)
 	}
 	return lifecycle.LookupEffect(x.mut)
 }
@@ -212,6 +218,12 @@ func (x *execution) didNotHappenEffect(ctx context.Context) string {
 	twice, t := "", x.e.tools.known(x.mut.Tool)
 	if t != nil && t.moved(x.mut) {
 		return x.movedEffect()
+	}
+	if ledger.SetSince(x.mut.Error) {
+		if x.direct {
+			return "sends nothing now; if the agent makes the call again, asks you once more before it is sent over the later one"
+		}
+		return "asks you once more before the call is sent over the later one"
 	}
 	switch {
 	case x.mut.Level == keep.LevelClaim && !ledger.OfAnotherUser(x.mut.Error):

@@ -23,6 +23,7 @@ type rivalError struct {
 	call  ledger.Call
 	rival keep.Mutation
 	shown bool // the service shows an effect that may be of either; else the tool says that its identity is unique
+	later bool // the call was in doubt, and the other one set something else since
 }
 
 // Error names both.
@@ -67,22 +68,12 @@ func (x *execution) checkUnique(ctx context.Context, call *takenCall, c ledger.C
 // beside which a person wants the call made again are excepted. The error is a *treatedError if a person treats
 // the call as done by one of them. In an item it does not matter which run asked.
 func (x *execution) rival(ctx context.Context, call *takenCall, c ledger.Call) (u keep.Unlike, rival keep.Mutation, err error) {
-	answers := call.answers
-	if c.Item == "" && !x.direct {
-		if answers, err = x.answers(ctx, keep.AskAlreadyDone); err != nil {
-			return u, rival, &storeError{err}
-		}
-	}
 	u = keep.Unlike{Key: c.Key, Tools: call.tool.namesWith(c.Tool), Identity: c.Identity, Subkey: c.Subkey}
-	for _, q := range answers {
-		switch {
-		case q.Kind != keep.AskAlreadyDone || q.PayloadHash != uniqueHash(c):
-		case q.Decision.Action == keep.DoAgain:
-			u.Except = append(u.Except, q.Mutation)
-		case q.Decision.Action == keep.TreatAsDone:
-			return u, rival, x.treated(ctx, q.Mutation)
-		}
+	answers, except, err := x.saidOfEqual(ctx, call, c)
+	if err != nil {
+		return u, rival, err
 	}
+	u.Except = except
 	if rival, _, err = x.e.store.Rival(ctx, u); err != nil {
 		return u, rival, &storeError{err}
 	}
@@ -94,6 +85,27 @@ func (x *execution) rival(ctx context.Context, call *takenCall, c ledger.Call) (
 		}
 	}
 	return u, rival, nil
+}
+
+// saidOfEqual returns what persons said of a call beside others of its identity, and which of those it is to be made beside. The error is a
+// *treatedError if a person treats the call as done by one of them.
+func (x *execution) saidOfEqual(ctx context.Context, call *takenCall, c ledger.Call) (answers []keep.Escalation, except []keep.MutationKey, err error) {
+	answers = call.answers
+	if c.Item == "" && !x.direct {
+		if answers, err = x.answers(ctx, keep.AskAlreadyDone); err != nil {
+			return nil, nil, &storeError{err}
+		}
+	}
+	for _, q := range answers {
+		switch {
+		case q.Kind != keep.AskAlreadyDone || q.PayloadHash != uniqueHash(c):
+		case q.Decision.Action == keep.DoAgain:
+			except = append(except, q.Mutation)
+		case q.Decision.Action == keep.TreatAsDone:
+			return nil, nil, x.treated(ctx, q.Mutation)
+		}
+	}
+	return answers, except, nil
 }
 
 // treated returns the *treatedError of a decision that names the record key.
@@ -114,26 +126,30 @@ func (x *execution) askAlreadyDone(ctx context.Context, e *rivalError) error {
 	if !m.State.Happened() {
 		was, when = "may have been done already", "of which it is not known whether it happened ("+string(m.State)+")"
 	}
-	of := fmt.Sprintf("run %s of workflow %s", m.Run, m.Workflow)
-	if m.Item != "" {
-		of = fmt.Sprintf("item %q (attempt %d) of workflow %s", m.Item, m.Attempt, m.Workflow)
-	}
-	of = cmp.Or(agentOf(m.Pin), of)
+	of := ofWhom(m)
 	why := "the tool says that its identity is applied once (unique), and another record has the same; nothing was sent"
 	if e.shown {
 		why = "a person said that this call did not happen; its service shows one by now, which has no mark of who made it, and another record is of the same; nothing was sent"
 	}
+	question, before := fmt.Sprintf("%s on %s %s, by %s. Should %s do it again, or treat it as done?", c.Tool, c.Target, was, of, cmp.Or(agentOf(c.Pin), string(x.run.Handler))), "the same before"
+	again := "makes this very call, beside the one that was made; a call that differs asks again"
+	if e.later {
+		why = "it was not known whether this call happened, and another one set something else since; nothing was sent"
+		before = "set later"
+		question = fmt.Sprintf("%s on %s was set to something else by a later call, of %s. Should %s do this call again, over that one, or leave it at that?", c.Tool, c.Target, of, cmp.Or(agentOf(c.Pin), string(x.run.Handler)))
+		again = "makes this very call, over the later one; a call that differs asks again"
+	}
 	q := keep.Escalation{
 		ID: keep.EscalationID(x.e.newID("esc", now)), Kind: keep.AskAlreadyDone, Workflow: x.a.name, Run: x.run.ID,
 		Mutation: m.Key, Item: c.Item, Title: c.Title, PayloadHash: uniqueHash(c), CreatedAt: now,
-		Question: fmt.Sprintf("%s on %s %s, by %s. Should %s do it again, or treat it as done?", c.Tool, c.Target, was, of, cmp.Or(agentOf(c.Pin), string(x.run.Handler))),
+		Question: question,
 		// Whole: nothing is sent again that a person cannot see all of.
-		Attempted: fmt.Sprintf("%s on %s with %s\nthe same before: %s, %s, with %s", c.Tool, c.Target, c.Payload,
-			m.Key, when, cut(string(m.Payload), maxShown)),
+		Attempted: fmt.Sprintf("%s on %s with %s\n%s: %s, %s, with %s", c.Tool, c.Target, c.Payload,
+			before, m.Key, when, cut(string(m.Payload), maxShown)),
 		Why: why,
 		Choices: []keep.Choice{
 			{Action: keep.TreatAsDone, Label: "Treat it as done", Effect: x.treatEffect()},
-			{Action: keep.DoAgain, Label: "Do it again", Effect: "makes this very call, beside the one that was made; a call that differs asks again"},
+			{Action: keep.DoAgain, Label: "Do it again", Effect: again},
 			{Action: keep.Skip, Label: "Skip", Effect: x.rejectEffect()},
 		},
 	}

@@ -464,6 +464,8 @@ type service struct {
 
 	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
 	onTarget      func()
+	sets          bool              // a call says what is to be
+	set           map[string]string // by id: what was sent last
 	keyLasts      time.Duration
 	comparesAge   bool
 	result        json.RawMessage // of mutate calls
@@ -474,14 +476,14 @@ type service struct {
 }
 
 func newService() *service {
-	return &service{level: keep.LevelWitness, effects: make(map[string]int),
+	return &service{level: keep.LevelWitness, effects: make(map[string]int), set: make(map[string]string),
 		result: json.RawMessage(`{"id":7}`), read: json.RawMessage(`{"read":true}`)}
 }
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
 		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second,
-		ByTarget: s.target, Marked: s.marked, ComparesAge: s.comparesAge, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
+		ByTarget: s.target, Marked: s.marked, Sets: s.sets, ComparesAge: s.comparesAge, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
 		create = asker{mutator{base}}
@@ -544,7 +546,7 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 		effect, err = m.s.onCall(m.s.calls)
 	}
 	if effect {
-		m.s.perform(r.Token)
+		m.s.perform(r)
 	}
 	if err != nil {
 		return connector.Receipt{}, err
@@ -554,12 +556,16 @@ func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt
 
 // perform does what was asked for; a level A service does it once for a token.
 // The caller holds mu.
-func (s *service) perform(token string) {
+func (s *service) perform(r keep.Mutation) {
+	var p struct{ ID, Text string }
+	if s.sets && json.Unmarshal(r.Payload, &p) == nil {
+		s.set[p.ID] = p.Text
+	}
 	if s.level == keep.LevelKey {
-		s.effects[token] = 1
+		s.effects[r.Token] = 1
 		return
 	}
-	s.effects[token]++
+	s.effects[r.Token]++
 }
 
 type asker struct{ mutator }
@@ -574,7 +580,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	defer a.s.mu.Unlock()
 	a.s.asked++
 	if a.s.level == keep.LevelKey && a.s.onAsk == nil {
-		a.s.perform(r.Token) // sent again, with the same key
+		a.s.perform(r) // sent again, with the same key
 	}
 	verdict := connector.Absent
 	if a.s.effects[r.Token] > 0 {

@@ -112,6 +112,8 @@ func (g *Gateway) make(ctx context.Context, r request) answer {
 			return failed(fmt.Sprintf("%s: the ledger could not be written or read (%v). If the call was sent, it is on record; ask again with the same arguments.", r.tool, err), nil)
 		case err == nil && !again:
 			return a
+		case time.Now().After(waits) && a.result != nil:
+			return a
 		case time.Now().After(waits):
 			return failed(fmt.Sprintf("%s: the same call is still being made by another process. Make it again later: it is the same call, and is not sent twice.", r.tool), nil)
 		}
@@ -137,7 +139,8 @@ func (g *Gateway) timeout(r request) time.Duration {
 	return mcp.DefaultTimeout
 }
 
-// try decides what the call is, and does it. Again says that another process has it.
+// try decides what the call is, and does it. Again says that another process has it, or, with an answer, that another call that it
+// would come into is being sent again.
 func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err error) {
 	last, seen, verdict, err := g.decide(ctx, r)
 	switch {
@@ -178,7 +181,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	}
 	if out.Run.Rev == 0 && out.Mutation.Key == "" {
 		why := strings.TrimSuffix(strings.TrimRight(out.Failure.Message, "."), "; nothing was sent")
-		return notCalled(r.tool, why), false, nil
+		return notCalled(r.tool, why), out.Failure.Code == keep.CodeSentAgain, nil
 	}
 	if out.Mutation.Key != "" && out.Mutation.State.Happened() && out.Mutation.PayloadHash != ledger.Hash(r.params) { // the service shows the one before
 		return otherContent(r.tool, string(out.Mutation.Key)), false, nil

@@ -218,6 +218,10 @@ type Rivals interface {
 	// Rival returns the oldest record that keeps a commit with u from being made, and
 	// whether there is one.
 	Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error)
+
+	// Barring returns a record that keeps a commit with s at a time from being made, and whether
+	// there is one: of those that would be undone the last one, and of the others any.
+	Barring(ctx context.Context, s keep.Setting, at time.Time) (keep.Mutation, bool, error)
 }
 
 // Spending finds what counts in budgets.

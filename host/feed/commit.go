@@ -41,7 +41,7 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Run, Mutation, Event, Escalation}
 	case keep.SetKV, keep.ResetKV:
 		return nil // nobody sees a checkpoint
-	case keep.Unlike, keep.Within, keep.IfKV:
+	case keep.Unlike, keep.Setting, keep.Within, keep.IfKV:
 		return nil // it only refuses
 	case keep.PutNotice:
 		return nil // that somebody was told changes no question

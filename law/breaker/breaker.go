@@ -36,7 +36,8 @@ func CauseOf(f *keep.Failure) string { return string(f.Class) + " " + f.Code }
 
 // ownRefusals are codes of calls that Keep refuses for a reason of their workflow, their account or their
 // connection. They say nothing about the tool.
-var ownRefusals = []string{keep.CodeBreaker, keep.CodeBudget, keep.CodeBudgetAmount, keep.CodeLimit, keep.CodeNotGranted, keep.CodeReconnect, keep.CodeSameUser, keep.CodeAnotherUser, keep.CodeToolChanged, keep.CodeToolStopped}
+var ownRefusals = []string{keep.CodeBreaker, keep.CodeBudget, keep.CodeBudgetAmount, keep.CodeLimit, keep.CodeNotGranted, keep.CodeReconnect, keep.CodeSameUser, keep.CodeAnotherUser, keep.CodeToolChanged, keep.CodeToolStopped,
+	keep.CodeSetSince, keep.CodeSentAgain}
 
 // Counts reports whether a failure of a call counts. asks says that a person is asked because of it.
 func Counts(f *keep.Failure, asks bool) bool {

@@ -224,3 +224,40 @@ func TestRefusedCommitTakesNoRivalAway(t *testing.T) {
 		t.Errorf("Decide = %v, want a *RivalError: mut_1 is in doubt", err)
 	}
 }
+
+// Of two commits of a group one records a call and the other one is about to send an earlier one again, which says something else: whichever
+// is decided first, the other is refused, under another name of the tool and with another subkey too.
+func TestSettingsOfOneGroup(t *testing.T) {
+	names := []keep.ToolName{"crm.set", "svc.set"}
+	at := time.UnixMilli(5000).UTC()
+	for _, first := range []string{"recorded", "sent again"} {
+		s := new(commit.Snapshot)
+		for i, id := range []keep.RunID{"run_a", "run_b"} {
+			s.Runs.Put(id, &commit.Run{Workflow: "w", Chain: id, Handler: "h", Kind: keep.Consumer, Rev: 1})
+			s.Settings.Put(commit.SettingKey{Tool: names[i], Identity: "1"}, nil) // it was read, and there was none
+		}
+		doubt, later := mutation(0), mutation(0)
+		doubt.Key, doubt.Run, doubt.Tool, doubt.Identity, doubt.PayloadHash, doubt.Rev, doubt.State = "mut_a", "run_a", names[0], []byte("1"), "a", 1, keep.NeedsReconcile
+		doubt.CreatedAt, doubt.CallDeadline, doubt.NextReconcileAt = at.Add(-time.Second), at.Add(time.Minute), at.Add(time.Minute)
+		s.Mutations.Put(doubt.Key, &commit.Mutation{Workflow: "w", Tool: names[0], Item: doubt.Item, Attempt: doubt.Attempt, Rev: 1})
+		later.Key, later.Run, later.Tool, later.Identity, later.PayloadHash, later.Subkey = "mut_b", "run_b", names[1], []byte("1"), "b", "s"
+		later.CreatedAt = at
+		decide := func(m keep.Mutation, since time.Time) error {
+			_, err := s.Decide(keep.Commit{Workflow: "w", At: at, Changes: []keep.Change{
+				keep.Setting{Key: m.Key, Tools: names, Identity: m.Identity, PayloadHash: m.PayloadHash, Since: since}, keep.PutMutation{Mutation: m}}})
+			return err
+		}
+		again := func() error { return decide(doubt, doubt.CreatedAt) }
+		record := func() error { return decide(later, time.Time{}) }
+		order, loser := []func() error{record, again}, later.Key
+		if first == "sent again" {
+			order, loser = []func() error{again, record}, doubt.Key
+		}
+		if err := order[0](); err != nil {
+			t.Fatal(err)
+		}
+		if rival, ok := errors.AsType[*keep.RivalError](order[1]()); !ok || rival.Rival != loser {
+			t.Errorf("after one that is %s the other is refused because of %+v, want %s", first, rival, loser)
+		}
+	}
+}

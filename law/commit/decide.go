@@ -115,10 +115,6 @@ func (d *decision) apply(change keep.Change) error {
 		return d.putRun(c.Run)
 	case keep.PutMutation:
 		return d.putMutation(c.Mutation, c.Moves)
-	case keep.Unlike:
-		return d.unlike(c)
-	case keep.Within:
-		return d.within(c)
 	case keep.Reserve:
 		return d.reserve(c)
 	case keep.Release:
@@ -144,8 +140,6 @@ func (d *decision) apply(change keep.Change) error {
 		return d.setKV(KV{SetKV: c})
 	case keep.ResetKV:
 		return d.setKV(KV{SetKV: keep.SetKV{Producer: c.Producer}, Reset: true})
-	case keep.IfKV:
-		return d.ifKV(c)
 	case keep.PutHandler:
 		return d.putHandler(c)
 	case keep.RequestRun:
@@ -185,6 +179,21 @@ func (d *decision) consent(change keep.Change) error {
 		return d.putProposal(c.Proposal)
 	case keep.EndProposal:
 		return d.endProposal(c)
+	}
+	return d.guard(change)
+}
+
+// guard makes a change that writes nothing, and may refuse the commit.
+func (d *decision) guard(change keep.Change) error {
+	switch c := change.(type) {
+	case keep.Unlike:
+		return d.unlike(c)
+	case keep.Setting:
+		return d.setting(c)
+	case keep.Within:
+		return d.within(c)
+	case keep.IfKV:
+		return d.ifKV(c)
 	}
 	return fmt.Errorf("unknown change %T", change)
 }

@@ -17,6 +17,7 @@ type ReadSet struct {
 	Runs        []keep.RunID
 	Mutations   []keep.MutationKey
 	Unlike      []keep.Unlike // records that may be rivals, of all workflows
+	Setting     []keep.Setting
 	Within      []keep.Within // records that count in budgets, of all workflows
 	Events      []keep.EventRef
 	Held        []keep.RunID // chains: their pending events
@@ -57,6 +58,8 @@ func (r *ReadSet) add(change keep.Change) {
 		r.Mutations = append(r.Mutations, c.Mutation.Key)
 	case keep.Unlike:
 		r.Unlike = append(r.Unlike, c)
+	case keep.Setting:
+		r.Setting = append(r.Setting, c)
 	case keep.Within:
 		r.Within = append(r.Within, c)
 	case keep.Reserve:

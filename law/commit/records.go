@@ -111,6 +111,7 @@ func (d *decision) putMutation(m keep.Mutation, moves []keep.Move) error {
 	old.Put = &m
 	plan(&d.p.Mutations, old, &old.Row)
 	d.noteRival(m)
+	d.noteSetting(m)
 	if len(m.Spent) > 0 && m.State == keep.InFlight {
 		d.AddSpending(m) // the next commit of a group is judged by what this one takes; what it gives back, by none of them
 	}

@@ -44,6 +44,10 @@ type (
 		Tool             keep.ToolName
 		Identity, Subkey string
 	}
+	SettingKey struct {
+		Tool     keep.ToolName
+		Identity string
+	}
 	VersionKey struct {
 		Workflow keep.WorkflowName
 		Version  keep.Version
@@ -174,6 +178,7 @@ type Snapshot struct {
 	Open        Table[LaneKey, keep.RunID] // the run that is not closed; empty: none
 	Mutations   Table[keep.MutationKey, *Mutation]
 	Rivals      Table[IdentityKey, []keep.MutationKey] // records of an identity that may have had their effect
+	Settings    Table[SettingKey, []keep.Mutation]     // records of an identity that may be in the way of a keep.Setting: what its Bars looks at
 	Spending    Table[keep.MutationKey, keep.Mutation] // records that count in budgets: Key, State, Spent and SpentAt
 	Summed      Table[SummedKey, keep.Amount]          // what other records count, those of Spending apart
 	Events      Table[EventKey, *Event]
@@ -264,6 +269,12 @@ func (s *Snapshot) AddRival(k IdentityKey, m keep.MutationKey) {
 	if known := s.Rivals.Get(k); !slices.Contains(known, m) {
 		s.Rivals.Put(k, append(slices.Clone(known), m))
 	}
+}
+
+// AddSetting adds a record that may be in the way of a keep.Setting.
+func (s *Snapshot) AddSetting(k SettingKey, m keep.Mutation) {
+	s.Settings.Put(k, append(slices.Clone(s.Settings.Get(k)), keep.Mutation{Key: m.Key, PayloadHash: m.PayloadHash, State: m.State, Attempts: m.Attempts,
+		CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, NextReconcileAt: m.NextReconcileAt, CallDeadline: m.CallDeadline}))
 }
 
 // AddSpending adds a record that counts in budgets.

@@ -251,6 +251,9 @@ func AsksForTool(f *keep.Failure) bool {
 	return f != nil && f.Class == keep.ClassPermission && f.Code == keep.CodeToolChanged
 }
 
+// SetSince reports whether a call is in doubt that is not sent again, since another one set something else meanwhile.
+func SetSince(f *keep.Failure) bool { return f != nil && f.Code == keep.CodeSetSince }
+
 // unsent are the codes with which a call fails of which nothing was sent: its request never left, or Keep refused it first.
 // A lookup may fail with them, too.
 var unsent = []string{"not-sent", keep.CodeAccount, keep.CodeToolStopped, keep.CodeToolChanged}
@@ -300,6 +303,25 @@ func SentAgain(m keep.Mutation, now time.Time) keep.Mutation {
 		m.SpentAt = now
 	}
 	return m
+}
+
+// SendAgain returns m, which is in doubt, as the record of a call that is about to be sent again, and may be until then: others that
+// would come into it wait (keep.Mutation.SentAgainUntil). What the lookup brings is applied to the record before.
+func SendAgain(m keep.Mutation, until, now time.Time) keep.Mutation {
+	m = ExtendDeadline(m, until)
+	m.NextReconcileAt, m.UpdatedAt = m.CallDeadline, now
+	return m
+}
+
+// LastAttempt returns when the last attempt at a call was recorded, and whether its outcome was unknown at some time.
+func LastAttempt(moves []keep.Move) (at time.Time, doubted bool) {
+	for _, m := range moves {
+		if Evidence(m.Evidence) == NewAttempt {
+			at, doubted = m.At, false
+		}
+		doubted = doubted || Unsettled(m.To)
+	}
+	return at, doubted
 }
 
 // tooEarly reports whether f is an absence that proves nothing: the record is in doubt, and the

@@ -381,3 +381,40 @@ func TestUnsentIsSaidOfCallsAlone(t *testing.T) {
 		t.Errorf("a call that was refused before it was sent: %s, %v, unsent %t", m.State, err, ledger.Unsent(m))
 	}
 }
+
+// A call that is about to be sent again says until when, and does not any more once a lookup brought something.
+func TestSendAgain(t *testing.T) {
+	now := time.UnixMilli(1_000_000).UTC()
+	m := keep.Mutation{Key: "mut", State: keep.NeedsReconcile, CallDeadline: now.Add(-time.Second), NextReconcileAt: now, SettleAfter: time.Second, CanReconcile: true}
+	if until := m.SentAgainUntil(); !until.IsZero() {
+		t.Errorf("a call in doubt is sent again until %s", until)
+	}
+	again := ledger.SendAgain(m, now.Add(time.Minute), now)
+	if until := again.SentAgainUntil(); !until.Equal(now.Add(time.Minute)) || again.State != m.State || !again.UpdatedAt.Equal(now) {
+		t.Errorf("it is sent again until %s, in state %s", until, again.State)
+	}
+	longer := m
+	longer.CallDeadline = now.Add(time.Hour)
+	if until := ledger.SendAgain(longer, now.Add(time.Minute), now).SentAgainUntil(); !until.Equal(longer.CallDeadline) {
+		t.Errorf("the call itself may be sent until %s, and it says %s", longer.CallDeadline, until)
+	}
+	for _, f := range []ledger.Fact{{Evidence: ledger.Unsure, By: "reconcile"}, {Evidence: ledger.Absent, By: "reconcile", AskedAt: now}, {Evidence: ledger.Happened, By: "reconcile"}} {
+		after, _, err := ledger.AfterLookup(m, f, ledger.Limit{Attempts: 9, Next: now.Add(time.Second)}, now)
+		if until := after.SentAgainUntil(); err != nil || until.After(now) {
+			t.Errorf("after %s it is sent again until %s, %v", f.Evidence, until, err)
+		}
+	}
+}
+
+// The last attempt counts, and whether that was in doubt.
+func TestLastAttempt(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	made, again := string(ledger.NewAttempt), keep.Move{At: at(5), From: keep.Failed, To: keep.InFlight, Evidence: string(ledger.NewAttempt)}
+	moves := []keep.Move{{At: at(1), To: keep.InFlight, Evidence: made}, {At: at(2), From: keep.InFlight, To: keep.NeedsReconcile}, {At: at(3), To: keep.Failed}}
+	if when, doubted := ledger.LastAttempt(moves); !when.Equal(at(1)) || !doubted {
+		t.Errorf("LastAttempt = %s, %t; want %s, true", when, doubted, at(1))
+	}
+	if when, doubted := ledger.LastAttempt(append(moves, again, keep.Move{At: at(6), To: keep.Failed})); !when.Equal(at(5)) || doubted {
+		t.Errorf("LastAttempt = %s, %t; want %s, false", when, doubted, at(5))
+	}
+}

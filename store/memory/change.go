@@ -17,6 +17,8 @@ func (t *tx) apply(change keep.Change) error {
 		return t.putMutation(copyMutation(c.Mutation), c.Moves)
 	case keep.Unlike:
 		return t.unlike(c)
+	case keep.Setting:
+		return t.setting(c)
 	case keep.Within:
 		return t.within(c)
 	case keep.Reserve:
@@ -186,6 +188,14 @@ func (t *tx) putMutation(m keep.Mutation, moves []keep.Move) error {
 // unlike refuses a call if another one of the same identity may have had its effect.
 func (t *tx) unlike(c keep.Unlike) error {
 	if m, found := t.s.rival(c); found {
+		return &keep.RivalError{Key: c.Key, Rival: m.Key}
+	}
+	return nil
+}
+
+// setting refuses a call that would undo a later one of its identity, or come into one that is being sent again.
+func (t *tx) setting(c keep.Setting) error {
+	if m, found := t.s.barring(c, t.at); found {
 		return &keep.RivalError{Key: c.Key, Rival: m.Key}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -29,4 +30,23 @@ func (s *Store) rival(u keep.Unlike) (oldest keep.Mutation, found bool) {
 		}
 	}
 	return oldest, found
+}
+
+// Barring returns a record that keeps a commit with c at a time from being made.
+func (s *Store) Barring(ctx context.Context, c keep.Setting, at time.Time) (keep.Mutation, bool, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	m, found := s.barring(c, at)
+	return copyMutation(m), found, context.Cause(ctx)
+}
+
+// barring finds that record. The caller holds mu.
+func (s *Store) barring(c keep.Setting, at time.Time) (keep.Mutation, bool) {
+	var all []keep.Mutation
+	for _, m := range s.mutations {
+		if slices.Contains(c.Tools, m.v.Tool) && bytes.Equal(m.v.Identity, c.Identity) {
+			all = append(all, m.v)
+		}
+	}
+	return c.Barring(all, at)
 }

@@ -17,6 +17,9 @@ const MigrationLock = migrationLock
 // IdentityLock is the lock of an identity of a tool.
 func IdentityLock(tool keep.ToolName, u keep.Unlike) int64 { return identityLock(tool, u) }
 
+// SettingLock is the lock of an identity of a tool that sets something.
+func SettingLock(tool keep.ToolName, s keep.Setting) int64 { return settingLock(tool, s) }
+
 // SumsLock is the lock under which sums of budgets are written, for SQL.
 const SumsLock = sumsLock
 

@@ -48,6 +48,8 @@ type readSet struct {
 	identityLocks                              []int64
 	identityTools                              []string
 	identityHashes, identitySubkeys            []string
+	setTools, setHashes                        []string
+	againTools, againHashes, againSince        []string
 	within                                     sumSet
 }
 
@@ -98,6 +100,9 @@ func (r *readSet) add(c keep.Commit) {
 	for _, u := range reads.Unlike {
 		r.addUnlike(u)
 	}
+	for _, s := range reads.Setting {
+		r.addSetting(s)
+	}
 	r.addWithin(reads, c.At)
 	for _, s := range reads.Sweeps {
 		r.swept, r.sweptBefore = append(r.swept, text(string(s.Chain))), append(r.sweptBefore, strconv.FormatInt(millis(s.Before), 10))
@@ -110,6 +115,8 @@ func (r *readSet) queue(b *pgx.Batch, s *snapshot) {
 	ask(b, leaseFacts, s.scanLease, r.workflows)
 	r.queueLocks(b)
 	ask(b, rivalFacts, s.scanRival, r.identityTools, r.identityHashes, r.identitySubkeys)
+	ask(b, openSettings, s.scanSetting, r.setTools, r.setHashes)
+	ask(b, laterSettings, s.scanSetting, r.againTools, r.againHashes, r.againSince)
 	ask(b, spendingFacts, s.scanSpending, r.within.arrays()...)
 	ask(b, openFacts, s.scanOpen, r.open)
 	ask(b, workflowFacts, s.scanWorkflow, r.rows)

@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -93,6 +95,22 @@ func (db *DB) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, er
 		}
 	}
 	return keep.Mutation{}, false, err
+}
+
+// Barring returns a record that keeps a commit with s at a time from being made, and whether there is one.
+func (db *DB) Barring(ctx context.Context, s keep.Setting, at time.Time) (keep.Mutation, bool, error) {
+	const of = ` FROM mutation WHERE tool = ANY($1) AND sha256(identity) = $2 AND `
+	list, err := collect(ctx, db, scanMutation, `SELECT `+mutationColumns+of+isOpen, texts(s.Tools), identityHash(s.Identity))
+	if err == nil && !s.Since.IsZero() {
+		var later []keep.Mutation
+		later, err = collect(ctx, db, scanMutation, `SELECT `+mutationColumns+of+fmt.Sprintf(madeSince, "$3"), texts(s.Tools), identityHash(s.Identity), millis(s.Since))
+		list = append(list, later...)
+	}
+	if err != nil {
+		return keep.Mutation{}, false, err
+	}
+	m, found := s.Barring(list, at)
+	return m, found, nil
 }
 
 // mutationColumns end with the place of the record in lists.

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -62,5 +64,52 @@ func (s *snapshot) scanRival(row pgx.CollectableRow) error {
 	err := row.Scan(into(&k.Tool), &identity, into(&k.Subkey), into(&key))
 	k.Identity = string(identity)
 	s.AddRival(k, key)
+	return err
+}
+
+// settingLock is identityLock for a call that sets something, whatever its subkey.
+func settingLock(tool keep.ToolName, s keep.Setting) int64 {
+	sum := sha256.Sum256([]byte("setting\x00" + string(tool) + "\x00" + string(s.Identity)))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// addSetting adds what must be locked and read for a call that sets something.
+func (r *readSet) addSetting(s keep.Setting) {
+	for _, tool := range s.Tools {
+		name, hash := text(string(tool)), hex.EncodeToString(identityHash(s.Identity))
+		r.identityLocks = append(r.identityLocks, settingLock(tool, s))
+		r.setTools, r.setHashes = append(r.setTools, name), append(r.setHashes, hash)
+		if !s.Since.IsZero() {
+			r.againTools, r.againHashes = append(r.againTools, name), append(r.againHashes, hash)
+			r.againSince = append(r.againSince, strconv.FormatInt(millis(s.Since), 10))
+		}
+	}
+}
+
+// What may keep a keep.Setting from being committed: records whose outcome is open, and, only for a call in doubt, those that were
+// made since its attempt.
+const (
+	isOpen    = `state IN ('in_flight', 'needs_reconcile', 'indeterminate') AND state <> 'applied'`
+	madeSince = `state <> 'failed' AND (created_at >= %[1]s OR attempts > 1 AND updated_at >= %[1]s)`
+)
+
+const settingFacts = `SELECT m.tool, m.identity, m.key, m.payload_hash, m.state, m.attempts, m.created_at, m.updated_at, m.next_reconcile_at, m.call_deadline FROM `
+
+var (
+	openSettings = settingFacts + elements(`tool text, hash text`) + `
+	  JOIN mutation m ON m.tool = v.tool AND sha256(m.identity) = decode(v.hash, 'hex') AND ` + isOpen
+	laterSettings = settingFacts + elements(`tool text, hash text, since bigint`) + `
+	  JOIN mutation m ON m.tool = v.tool AND sha256(m.identity) = decode(v.hash, 'hex') AND ` + fmt.Sprintf(madeSince, "v.since")
+)
+
+func (s *snapshot) scanSetting(row pgx.CollectableRow) error {
+	var k commit.SettingKey
+	var m keep.Mutation
+	var identity []byte
+	var created, updated, next, deadline int64
+	err := row.Scan(into(&k.Tool), &identity, into(&m.Key), into(&m.PayloadHash), into(&m.State), &m.Attempts, &created, &updated, &next, &deadline)
+	k.Identity = string(identity)
+	m.CreatedAt, m.UpdatedAt, m.NextReconcileAt, m.CallDeadline = moment(created), moment(updated), moment(next), moment(deadline)
+	s.AddSetting(k, m)
 	return err
 }

@@ -105,14 +105,19 @@ func TestRivalsUnderEachName(t *testing.T) {
 	url := pgtest.SchemaURL(t)
 	db, other := openDB(t, url, postgres.Config{}), connect(t, url)
 	u := keep.Unlike{Key: "mut", Tools: []keep.ToolName{"crm.once", "svc.once", "hub.once"}, Identity: json.RawMessage(`{"id":1}`)}
-	for _, tool := range u.Tools {
-		lock := postgres.IdentityLock(tool, u)
+	s := keep.Setting{Key: "mut", Tools: u.Tools, Identity: u.Identity}
+	for i := range 2 * len(u.Tools) {
+		tool := u.Tools[i/2]
+		lock, change := postgres.IdentityLock(tool, u), keep.Change(u)
+		if i%2 == 1 {
+			lock, change = postgres.SettingLock(tool, s), s
+		}
 		if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lock); err != nil {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
 		go func() {
-			done <- db.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.UnixMilli(1), Changes: []keep.Change{u}})
+			done <- db.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.UnixMilli(1), Changes: []keep.Change{change}})
 		}()
 		for waits := 0; waits == 0; { // until it waits
 			select {

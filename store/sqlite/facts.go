@@ -41,6 +41,7 @@ func (t *tx) read(s *commit.Snapshot, r commit.ReadSet) error {
 	}
 	err = readAll(t, s, err, r.Topics, (*tx).readTopic)
 	err = readAll(t, s, err, r.Unlike, (*tx).readRivals)
+	err = readAll(t, s, err, r.Setting, (*tx).readSetting)
 	if since, some := r.SpentSince(moment(t.at)); some && err == nil {
 		err = t.readSpending(s, since, r.Within)
 	}
@@ -133,6 +134,32 @@ func (t *tx) readRivals(s *commit.Snapshot, u keep.Unlike) error {
 		k := commit.IdentityKey{Tool: tool, Identity: string(u.Identity), Subkey: u.Subkey}
 		err := t.each(`SELECT key`+sameIdentity, []any{tool, k.Identity, k.Subkey}, func(row []driver.Value) error {
 			s.AddRival(k, name[keep.MutationKey](row[0]))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayBar finds the records of a tool and an identity that may keep a keep.Setting from being committed: those whose outcome is open, among
+// all that are, and, only for a call in doubt that was made at ?3, the others that were made since, among all of the identity.
+const mayBar = ` FROM mutation WHERE n IN (
+	SELECT n FROM mutation INDEXED BY mutation_by_state
+	 WHERE state IN ('in_flight', 'needs_reconcile', 'indeterminate') AND state <> 'applied' AND tool = ?1 AND identity = ?2
+	UNION ALL
+	SELECT n FROM mutation INDEXED BY mutation_by_identity
+	 WHERE ?3 <> 0 AND tool = ?1 AND substr(identity, 1, 64) = substr(?2, 1, 64) AND identity = ?2
+	   AND state <> 'failed' AND (created_at >= ?3 OR attempts > 1 AND updated_at >= ?3))`
+
+// readSetting reads what may be in the way of a call that sets something.
+func (t *tx) readSetting(s *commit.Snapshot, c keep.Setting) error {
+	for _, tool := range c.Tools {
+		k := commit.SettingKey{Tool: tool, Identity: string(c.Identity)}
+		err := t.each(`SELECT key, payload_hash, state, attempts, created_at, updated_at, next_reconcile_at, call_deadline`+mayBar, []any{tool, k.Identity, millis(c.Since)}, func(row []driver.Value) error {
+			s.AddSetting(k, keep.Mutation{Key: name[keep.MutationKey](row[0]), PayloadHash: row[1].(string), State: name[keep.MutationState](row[2]), Attempts: number(row[3]),
+				CreatedAt: moment(row[4].(int64)), UpdatedAt: moment(row[5].(int64)), NextReconcileAt: moment(row[6].(int64)), CallDeadline: moment(row[7].(int64))})
 			return nil
 		})
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
@@ -139,6 +140,20 @@ func (db *DB) Rival(ctx context.Context, u keep.Unlike) (oldest keep.Mutation, f
 		}
 	}
 	return oldest, found, nil
+}
+
+// Barring returns a record that keeps a commit with s at a time from being made, and whether there is one.
+func (db *DB) Barring(ctx context.Context, s keep.Setting, at time.Time) (keep.Mutation, bool, error) {
+	var all []keep.Mutation
+	for _, tool := range s.Tools {
+		list, err := rows(ctx, db, scanMutation, `SELECT `+mutationColumns+mayBar, tool, string(s.Identity), millis(s.Since))
+		if err != nil {
+			return keep.Mutation{}, false, err
+		}
+		all = append(all, list...)
+	}
+	m, found := s.Barring(all, at)
+	return m, found, nil
 }
 
 var (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -134,6 +135,167 @@ var rivalPromises = []promise{
 			}
 		}
 	}},
+}
+
+var settingPromises = []promise{
+	{"a call that sets something is not sent again after a later one that may have happened, and one that is recorded anew has no need to wait", func(w *world) {
+		for _, state := range keep.MutationStates() {
+			first := unclear(w, keep.WorkflowName("first "+state), string(state))
+			s := setting(first)
+			w.commit(first.Workflow, s, keep.PutMutation{Mutation: first})
+			first.Rev++
+			second := later(w, first, keep.WorkflowName("second "+state))
+			w.commit(second.Workflow, setting0(second), putNew(w, second))
+			if state != keep.InFlight {
+				second.Rev, second.State, second.ResolvedBy = 1, state, "call"
+				w.commit(second.Workflow, keep.PutMutation{Mutation: second, Moves: historyOf(w, state)[1:]})
+			}
+			if state == keep.Indeterminate {
+				w.commit(second.Workflow, keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID("esc_" + second.Key),
+					Kind: keep.AskUnknownOutcome, Workflow: second.Workflow, Run: second.Run, Mutation: second.Key}})
+			}
+			m, found := must(w)(w.Barring(w.ctx, s, w.now()))
+			if found != (state != keep.Failed) || found && (m.Key != second.Key || !s.IsUndone(m) || string(m.Payload) != string(second.Payload)) {
+				w.Errorf("beside a later one that is %s: Barring = %s, %t", state, m.Key, found)
+			}
+			if !found {
+				w.commit(first.Workflow, s, keep.PutMutation{Mutation: first})
+				continue
+			}
+			w.refuse(first.Workflow, rivalOf(second.Key), s, keep.PutMutation{Mutation: first})
+			s.Except = []keep.MutationKey{second.Key}
+			w.commit(first.Workflow, s, keep.PutMutation{Mutation: first})
+		}
+	}},
+	{"a call in doubt is not held up by an earlier one, nor by a later one that says the same, of another tool or of another identity", func(w *world) {
+		early := equal(w, "early", "x")
+		early.PayloadHash, early.State, early.ResolvedBy = "early", keep.Applied, "call"
+		w.commit("early", keep.PutMutation{Mutation: early, Moves: historyOf(w, keep.Applied)})
+		w.now()
+		first := unclear(w, "first", "x")
+		for i, change := range []func(*keep.Mutation){
+			func(m *keep.Mutation) { m.PayloadHash = first.PayloadHash },
+			func(m *keep.Mutation) { m.Tool = "crm.other" },
+			func(m *keep.Mutation) { m.Identity = json.RawMessage(`{"id":"xx"}`) },
+		} {
+			other := later(w, first, keep.WorkflowName(fmt.Sprint("other", i)))
+			change(&other)
+			w.commit(other.Workflow, setting0(other), putNew(w, other))
+		}
+		if m, found := must(w)(w.Barring(w.ctx, setting(first), w.now())); found {
+			w.Errorf("Barring = %s, want none", m.Key)
+		}
+		w.commit("first", setting(first), keep.PutMutation{Mutation: first})
+	}},
+	{"a later call with another subkey, or under another name of the tool, counts", func(w *world) {
+		names := []keep.ToolName{"hub.once", "crm.once"}
+		for i, change := range []func(*keep.Mutation){
+			func(m *keep.Mutation) { m.Subkey = "s" },
+			func(m *keep.Mutation) { m.Tool = names[0] },
+		} {
+			first := unclear(w, keep.WorkflowName(fmt.Sprint("first", i)), fmt.Sprint("x", i))
+			second := later(w, first, keep.WorkflowName(fmt.Sprint("second", i)))
+			change(&second)
+			w.commit(second.Workflow, putNew(w, second))
+			s := setting(first)
+			s.Tools = names
+			if m, found := must(w)(w.Barring(w.ctx, s, w.now())); !found || m.Key != second.Key {
+				w.Errorf("Barring = %s, %t, want %s", m.Key, found, second.Key)
+			}
+			w.refuse(first.Workflow, rivalOf(second.Key), s, keep.PutMutation{Mutation: first})
+		}
+	}},
+	{"an earlier call that was made again since counts", func(w *world) {
+		second := equal(w, "second", "x")
+		second.PayloadHash, second.State, second.ResolvedBy = "second", keep.Failed, "call"
+		w.commit("second", keep.PutMutation{Mutation: second, Moves: historyOf(w, keep.Failed)})
+		w.now()
+		first := unclear(w, "first", "x")
+		if m, found := must(w)(w.Barring(w.ctx, setting(first), w.now())); found {
+			w.Errorf("Barring = %s, want none: it failed before", m.Key)
+		}
+		second.Rev, second.State, second.ResolvedBy, second.Attempts, second.UpdatedAt = 1, keep.InFlight, "", 2, w.now()
+		w.commit("second", keep.PutMutation{Mutation: second, Moves: []keep.Move{w.move(keep.Failed, keep.InFlight)}})
+		w.refuse("first", rivalOf(second.Key), setting(first), keep.PutMutation{Mutation: first})
+	}},
+	{"a later call waits while one in doubt is being sent again", func(w *world) {
+		first := unclear(w, "first", "x")
+		first.CallDeadline = w.now().Add(time.Hour)
+		first.NextReconcileAt = first.CallDeadline
+		w.commit("first", setting(first), keep.PutMutation{Mutation: first})
+		second := later(w, first, "second")
+		if m, found := must(w)(w.Barring(w.ctx, setting0(second), w.now())); !found || m.Key != first.Key || setting0(second).IsUndone(m) {
+			w.Errorf("Barring = %s, %t, want %s", m.Key, found, first.Key)
+		}
+		w.refuse("second", rivalOf(first.Key), setting0(second), putNew(w, second))
+		first.Rev++
+		first.NextReconcileAt = first.CallDeadline.Add(time.Minute) // it was not found
+		w.commit("first", keep.PutMutation{Mutation: first})
+		w.commit("second", setting0(second), putNew(w, second))
+	}},
+	{"a call that sets something is not recorded at an earlier time than one that is in doubt", func(w *world) {
+		first := unclear(w, "first", "x")
+		second := later(w, first, "second")
+		at := first.CreatedAt.Add(-time.Minute)
+		err := w.Commit(w.ctx, keep.Commit{Workflow: "second", At: at, Changes: []keep.Change{setting0(second), putNew(w, second)}})
+		if !rivalOf(first.Key)(err) {
+			w.Errorf("Commit = %v, want it to be refused for %s", err, first.Key)
+		}
+	}},
+	{"of a call that is recorded and one that is sent again at the same moment, one is", func(w *world) {
+		for round := range 10 {
+			first := unclear(w, keep.WorkflowName(fmt.Sprint("first", round)), fmt.Sprint("round ", round))
+			first.CallDeadline = w.now().Add(time.Hour)
+			first.NextReconcileAt = first.CallDeadline
+			second := later(w, first, keep.WorkflowName(fmt.Sprint("second", round)))
+			at := second.CreatedAt
+			var wg sync.WaitGroup
+			errs := make([]error, 2)
+			for i, changes := range [][]keep.Change{{setting(first), keep.PutMutation{Mutation: first}}, {setting0(second), putNew(w, second)}} {
+				name := []keep.WorkflowName{first.Workflow, second.Workflow}[i]
+				wg.Go(func() { errs[i] = w.Commit(w.ctx, keep.Commit{Workflow: name, At: at, Changes: changes}) })
+			}
+			wg.Wait()
+			refused := errors.Join(errs...)
+			if _, ok := errors.AsType[*keep.RivalError](refused); !ok || errs[0] != nil && errs[1] != nil {
+				w.Fatalf("%v, want one to be recorded and one to be refused", errs)
+			}
+		}
+	}},
+}
+
+// unclear returns a stored record in doubt with that identity, as it is to be written next.
+func unclear(w *world, name keep.WorkflowName, id string) keep.Mutation {
+	w.Helper()
+	m := equal(w, name, id)
+	m.CreatedAt, m.PayloadHash, m.State, m.CanReconcile = w.now(), "first", keep.NeedsReconcile, true
+	w.commit(name, keep.PutMutation{Mutation: m, Moves: historyOf(w, keep.NeedsReconcile)})
+	m.Rev = 1
+	return m
+}
+
+// later returns a new record of the identity of m, which says something else.
+func later(w *world, m keep.Mutation, name keep.WorkflowName) keep.Mutation {
+	w.Helper()
+	var id struct{ ID string }
+	_ = json.Unmarshal(m.Identity, &id)
+	other := equal(w, name, id.ID)
+	other.Payload, other.PayloadHash = json.RawMessage(`{"id":"x","text":"later"}`), "later"
+	other.CreatedAt = w.now()
+	other.UpdatedAt = other.CreatedAt
+	return other
+}
+
+// setting is that of m as it would be sent again.
+func setting(m keep.Mutation) keep.Setting {
+	s := setting0(m)
+	s.Since = m.CreatedAt
+	return s
+}
+
+// setting0 is that of m as it is recorded for the first time.
+func setting0(m keep.Mutation) keep.Setting {
+	return keep.Setting{Key: m.Key, Tools: []keep.ToolName{m.Tool}, Identity: m.Identity, PayloadHash: m.PayloadHash}
 }
 
 // equal returns a new record in flight with that identity, of a run of the workflow.

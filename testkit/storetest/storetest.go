@@ -23,7 +23,7 @@ type promise struct {
 // Run checks every promise on a store of its own. Open returns an empty store
 // and closes it when the test ends.
 func Run(t *testing.T, open func(testing.TB) store.Store) {
-	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, budgetPromises, spentPromises, eventPromises, inputPromises, workflowPromises,
+	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, settingPromises, budgetPromises, spentPromises, eventPromises, inputPromises, workflowPromises,
 		itemPromises, escalationPromises, questionPromises, noticePromises, listPromises, countPromises,
 		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, repairPromises, counterPromises, grantPromises, commitPromises, sweepPromises)
 	for _, p := range promises {
