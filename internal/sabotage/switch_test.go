@@ -81,12 +81,12 @@ func TestTryAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	probe := func(name, is, test string) Break {
-		return Break{name, "bounded", "law/limit/limit.go", `case s.Probe != nil && s.Probe.Until.After(now):`, is, "./law/limit -run " + test}
+		return Break{name, "bounded", "law/limit/limit.go", `case s.Probe != nil && isOut(s.Probe.Until, now):`, is, "./law/limit -run " + test}
 	}
 	var out strings.Builder
 	count, err := tryAll(t.Context(), root, []Break{
 		probe("many-probes", `case false:`, "TestOneProbe"),
-		probe("nothing", `case s.Probe != nil && now.Before(s.Probe.Until):`, "TestOneProbe"),
+		probe("nothing", `case s.Probe != nil && now.Before(s.Probe.Until) && isOut(s.Probe.Until, now):`, "TestOneProbe"),
 		probe("not-a-test", `case false:`, "TestOneProbe -no-such-flag"),
 	}, false, &out)
 	if err != nil || count[killed] != 1 || count[survived] != 1 || count[unsound] != 1 {
