@@ -67,6 +67,7 @@ type reader struct {
 
 	followed int  // tokens of functions that were read; see walk.follow
 	skipped  bool // some were not
+	scanned  int  // tokens that were looked at for functions; see walk.closeOver
 }
 
 // sections are the keys of the handlers of each kind.

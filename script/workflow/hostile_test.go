@@ -36,6 +36,9 @@ func hostileBodies(size int) map[string]string {
 		"annotated":  fill("let a:b "),
 		"many names": numbered(size, "f%d(ctx);"),
 		"many lets":  numbered(size, "let a%d:b;ctx.publish('in',{messageId:a%[1]d});"),
+		"arrows":     numbered(size, "const f%d=(ctx)=>1\nf%[1]d(ctx)\n"),
+		"a chain":    numbered(size, "const g%d=()=>f%[1]d;const f%[1]d=()=>g%[1]d;"),
+		"unfinished": fill("function a "),
 	}
 }
 

@@ -21,31 +21,70 @@ func (w *walk) reached() {
 			}
 		}
 	}
-	for more := true; more; { // one function may use another that comes after it
-		more = false
-		for i := w.from; i < w.to; i++ {
-			if name, body := w.closure(i); name != "" && !names[name] && slices.ContainsFunc(w.f.tokens[body.value:body.end], func(t token) bool { return t.kind == tName && names[t.text] }) {
-				names[name], more = true, true
-			}
-		}
-	}
+	w.closeOver(names)
 	all := slices.Concat(w.report.Names, slices.Collect(maps.Keys(names)))
 	slices.Sort(all)
 	w.report.Names = slices.Compact(all)
 }
 
+// chain is how many functions may use each other in a row for the last one to be known not to use ctx. Beyond that each is taken
+// to use it, as is a function that is too long to be read (law: bounded).
+const chain = 32
+
+// closeOver adds to names the functions of w that use one of them.
+func (w *walk) closeOver(names map[string]bool) {
+	closures := make(map[string][]span)
+	for i := w.from; i < w.to; i++ {
+		switch name, body, read := w.closure(i); {
+		case name == "":
+		case !read:
+			names[name] = true
+		default:
+			closures[name] = append(closures[name], body)
+		}
+	}
+	uses := make([]int, w.to-w.from+1) // how many tokens before each are one of names
+	for round := 0; len(closures) > 0; round++ {
+		for i, t := range w.f.tokens[w.from:w.to] {
+			uses[i+1] = uses[i]
+			if t.kind == tName && names[t.text] {
+				uses[i+1]++
+			}
+		}
+		before := len(closures)
+		for name, bodies := range closures {
+			if round == chain || names[name] || slices.ContainsFunc(bodies, func(b span) bool { return uses[b.end-w.from] > uses[b.value-w.from] }) {
+				names[name] = true
+				delete(closures, name)
+			}
+		}
+		if len(closures) == before {
+			return
+		}
+	}
+}
+
+// mayScan reports whether n more tokens may be looked at for functions.
+func (w *walk) mayScan(n int) bool {
+	w.scanned += n
+	return w.scanned <= max(manyTokens, timesOver*len(w.f.tokens))
+}
+
 // closure returns the name that the declaration at token i gives to a function, or to what has functions in it, and what that is made
-// of; no name: it is none.
-func (w *walk) closure(i int) (name string, body span) {
+// of, unless that was too much to be read; no name: it is none.
+func (w *walk) closure(i int) (name string, body span, read bool) {
 	toks := w.f.tokens
 	if toks[i].kind != tName || i+2 >= w.to || toks[i+1].kind != tName {
-		return "", body
+		return "", body, true
 	}
 	switch toks[i].text {
 	case "function":
 		for j := i + 2; j < w.to; j++ {
+			if !w.mayScan(1) {
+				return toks[i+1].text, body, false
+			}
 			if toks[j].is("{") {
-				return toks[i+1].text, span{value: i + 2, end: min(w.f.match(j)+1, w.to)}
+				return toks[i+1].text, span{value: i + 2, end: min(w.f.match(j)+1, w.to)}, true
 			}
 		}
 	case "const", "let", "var":
@@ -55,9 +94,15 @@ func (w *walk) closure(i int) (name string, body span) {
 		}
 		end, function := at, false
 		for end < w.to && !toks[end].is(";") && !toks[end].closes() {
+			if !w.mayScan(1) {
+				return toks[i+1].text, body, false
+			}
 			function = function || toks[end].is("=>") || toks[end].kind == tName && toks[end].text == "function" || toks[end].is("{") && toks[end-1].is(")")
 			if toks[end].opens() && end == at+1 && !toks[end].is("(") { // an object or a list: what is in it may be a function
 				inner := w.f.match(end)
+				if !w.mayScan(inner - end) {
+					return toks[i+1].text, body, false
+				}
 				for _, t := range toks[end:min(inner, w.to)] {
 					function = function || t.is("=>") || t.kind == tName && (t.text == "function" || t.text == "async")
 				}
@@ -68,8 +113,8 @@ func (w *walk) closure(i int) (name string, body span) {
 			end++
 		}
 		if function {
-			return toks[i+1].text, span{value: min(at, w.to), end: min(end, w.to)}
+			return toks[i+1].text, span{value: min(at, w.to), end: min(end, w.to)}, true
 		}
 	}
-	return "", body
+	return "", body, true
 }
