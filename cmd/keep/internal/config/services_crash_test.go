@@ -178,9 +178,9 @@ func (l *life) begin() {
 const (
 	lifeTimeout = 19 * time.Second
 
-	// mostSentAgain is for how long a call that sets something may be sent again: policy.Reconcile.Inline, and 5 s.
-	mostSentAgain = 35 * time.Second
-	lifeSettle    = 250 * time.Millisecond
+	// lifeOver is when a call is over whose host died: a request that sets something may be sent again for 35 s.
+	lifeOver   = 35 * time.Second
+	lifeSettle = 250 * time.Millisecond
 )
 
 // A stage is where lives of one tool are lived, one after another: a connection through a
@@ -312,13 +312,9 @@ func liveThrough(t *testing.T, full string, p plan) ending {
 		}
 	}
 	s.proxy.Next(p.cuts...)
-	over := lifeTimeout
-	if specIn(s.conn, tool).Sets {
-		over = mostSentAgain
-	}
 	for l.run() {
 		service.Settle()
-		l.ahead.Add(int64(over)) // with its host the call is over, also one that it sent again
+		l.ahead.Add(int64(lifeOver)) // with its host the call is over, also one that it sent again
 	}
 	service.Settle()
 	list, _, err := l.store.Mutations(t.Context(), keep.MutationFilter{}, keep.Page{})
