@@ -130,7 +130,7 @@ var boundsBreaks = []Break{
 	{"repair-knows-ctx-by-one-name", "permitted", "law/repair/guards.go",
 		`|| slices.Contains(names, word) {`, `|| slices.Contains(names[:0], word) {`, "./repair -run TestHiddenReach"},
 	{"repair-knows-no-function-of-a-handler", "permitted", "script/workflow/reach.go",
-		`names[name], more = true, true`, `more = false`, "./repair -run TestHiddenReach"},
+		`names[name] || slices.ContainsFunc(bodies,`, `names[name] || false && slices.ContainsFunc(bodies,`, "./repair -run TestHiddenReach"},
 	{"repair-at-another-time-at-the-top", "permitted", "law/repair/judge.go",
 		`if e.Timed {`, `if false {`, "./repair -run TestTopLevelOfAnotherTime"},
 	{"check-reads-a-call-as-a-comment", "explained", "script/workflow/token.go",

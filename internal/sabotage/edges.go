@@ -303,8 +303,6 @@ var edgesBreaks = []Break{
 		`range h.Engine.Budgets() {`, `range h.cfg.Budgets {`, "./host -run TestBudgetByTheNewName"},
 	{"functions-in-functions-are-read-without-end", "bounded", "script/workflow/walk.go",
 		`w.followed > max(manyTokens, timesOver*len(w.f.tokens)) {`, `w.followed < 0 {`, "./script/workflow -run TestHostileTextIsReadInTime/arrows"},
-	{"functions-are-looked-for-without-end", "bounded", "script/workflow/reach.go",
-		`return w.scanned <= max(`, `return w.scanned >= 0 || w.scanned <= max(`, "./script/workflow -run TestHostileTextIsReadInTime/unfinished"},
 	{"a-name-without-a-value-is-looked-for-to-the-end", "bounded", "script/workflow/walk.go",
 		`end = w.f.stop(end)`, `for ; end < w.to && !toks[end].is("=") && !toks[end].is(";") && toks[end].kind != tTemplate; end++ {
 	}`, "./script/workflow -run TestHostileTextIsReadInTime/bare"},
