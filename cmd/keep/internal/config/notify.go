@@ -113,16 +113,20 @@ func (b *binder) notify(t notifyTable, pages string, root *node, dir string) Not
 // links checks that links lead somewhere: people open them on other machines.
 func (b *binder) links(pages string, n *node) {
 	const at = "notify.links"
-	switch u, err := url.Parse(pages); {
+	switch {
 	case pages == "":
 		b.addf(n, at, `needs server.url, where people open the pages, such as "https://keep.example.com"`)
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		b.addf(n, at, "needs server.url to be https:// or http:// and a host")
 	case isPlain(pages):
 		p := b.problem(n, at, "anybody on the way can read the links, and decide by them")
 		p.Fix = "use https:// in server.url"
 		b.warnings = append(b.warnings, p)
 	}
+}
+
+// isSite reports whether a text is an address at which browsers find pages.
+func isSite(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
 // webhook checks where questions are sent to, and with which secret.

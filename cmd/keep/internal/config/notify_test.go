@@ -47,10 +47,12 @@ func TestNotifyLinks(t *testing.T) {
 	t.Parallel()
 	const links = "[notify]\nlinks = true\non_escalation = ['go', 'version']\n"
 	for server, want := range map[string]string{
-		"":                                     "notify.links: needs server.url, where people open the pages",
-		"[server]\nurl = 'keep.example.com'\n": "notify.links: needs server.url to be https:// or http:// and a host",
+		"":                                     "keep.toml:2:1: notify.links: needs server.url, where people open the pages",
+		"[server]\nurl = 'keep.example.com'\n": "keep.toml:5:1: server.url: must be https:// or http:// and a host",
+		"[server]\nurl = 'javascript:alert(1)//x'\n":                                        "keep.toml:5:1: server.url: must be https:// or http:// and a host",
+		"[server]\nurl = 'https://a.example'\nhosts = ['b.example', 'https://c.example']\n": "keep.toml:6:1: server.hosts: must be names of hosts",
 	} {
-		if _, err := load(t, links+server); err == nil || !strings.Contains(err.Error(), "keep.toml:2:1: "+want) {
+		if _, err := load(t, links+server); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("with %q: %v, want %s", server, err, want)
 		}
 	}

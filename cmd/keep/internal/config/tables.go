@@ -3,6 +3,7 @@ package config
 import (
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -225,6 +226,12 @@ func (b *binder) check(t *tables, root *node) {
 		b.addf(n, at, "%q is no name: use letters, digits, dots, dashes and underscores", t.Accounts.Keychain)
 	case t.Accounts.Key != "":
 		b.addf(n, at, "the key is in a file or in the keychain, and accounts.key names a file")
+	}
+	if n, at := find("server", "url"); t.Server.URL != "" && !isSite(t.Server.URL) {
+		b.addf(n, at, `must be https:// or http:// and a host, such as "https://keep.example.com"`)
+	}
+	if n, at := find("server", "hosts"); slices.ContainsFunc(t.Server.Hosts, func(h string) bool { return h == "" || strings.ContainsAny(h, "/ \t\r\n") }) {
+		b.addf(n, at, `must be names of hosts, such as "keep.example.com"`)
 	}
 	if t.Policy.Shutdown < 0 {
 		n, at := find("policy", "shutdown")
