@@ -274,7 +274,7 @@ var engineBreaks = []Break{
 	{"done-outside-says-of-another-content", "once", "engine/approve.go",
 		`call.difference(q.Approval.Payload) == connector.Significant {`, `false {`, "./engine -run TestApprovalDoneAlreadyInItems"},
 	{"person-beats-evidence", "once", "engine/call.go",
-		`if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {`, `if true {`, "./engine -run TestLookBeforeSendingAgain"},
+		`if !ledger.Vouched(moves) || t == nil || t.spec.Level == keep.LevelKey {`, `if true || len(moves) > 0 {`, "./engine -run TestLookBeforeSendingAgain"},
 	{"evidence-moves-what-was-refused", "settled-stays", "law/ledger/ledger.go",
 		`case f.Evidence == Happened && m.State == keep.Failed && !m.Doubted:`, `case false:`, "./law/ledger -run TestLaw"},
 	{"approval-has-no-end", "once", "law/approval/approval.go",
