@@ -16,9 +16,8 @@ import (
 	"github.com/keep-run/keep/law/policy"
 )
 
-// settingWorld has a tool whose calls say what is to be, and a consumer that says with each event what that is. The call of event
-// "v1" is in doubt, and did not reach the service, which cannot be asked yet.
-func settingWorld(t *testing.T) *world {
+// newSettingWorld has a tool whose calls say what is to be, and a consumer that says with each event what that is.
+func newSettingWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.service.level, w.service.sets, w.service.keyLasts = keep.LevelKey, true, time.Hour
 	w.script["consumers.act.mutate"] = func(c *call) any {
@@ -27,6 +26,12 @@ func settingWorld(t *testing.T) *world {
 		c.do("svc.create", map[string]any{"id": "file", "text": p.Data.ID})
 		return nil
 	}
+	return w
+}
+
+// settingWorld is one in which the call of event "v1" is in doubt: it did not reach the service, which cannot be asked yet.
+func settingWorld(t *testing.T) *world {
+	w := newSettingWorld(t)
 	w.connect = func() []connector.Connection {
 		c := w.service.connection()
 		c.Was = connector.Names{"hub"}
@@ -221,14 +226,7 @@ func TestSettingInTheCommit(t *testing.T) {
 	})
 	t.Run("the one in doubt first", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			w.service.level, w.service.sets, w.service.keyLasts = keep.LevelKey, true, time.Hour
-			w.script["consumers.act.mutate"] = func(c *call) any {
-				var p struct{ Data struct{ ID string } }
-				c.arg(0, &p)
-				c.do("svc.create", map[string]any{"id": "file", "text": p.Data.ID})
-				return nil
-			}
+			w := newSettingWorld(t)
 			w.deploy()
 			w.def.Name = "w2"
 			w.deploy()
