@@ -123,7 +123,7 @@ func work(t *testing.T, first uint64, workers int, more func(n uint64) bool, out
 
 func (c Config) work(t *testing.T, workers int, more func(n uint64) bool) Report {
 	// Worlds are small, and all garbage when they end.
-	defer debug.SetGCPercent(debug.SetGCPercent(1000))
+	defer debug.SetGCPercent(debug.SetGCPercent(4000))
 	start := time.Now()
 	s := &seeds{c: c, more: more, began: start}
 	t.Run("seeds", func(t *testing.T) {

@@ -55,12 +55,49 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 // expression, it names something other than params, it is not true or false, or it would
 // cost too much with lists of 100 elements.
 func CompileCondition(text string) (*Condition, error) {
-	return compile(text, func(t *cel.Type) error {
+	if c, ok := compiled.get(text); ok {
+		return c, nil
+	}
+	c, err := compile(text, func(t *cel.Type) error {
 		if !t.IsExactType(cel.BoolType) {
 			return fmt.Errorf("it is %s, and must be true or false: compare it with something", typeName(t))
 		}
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	compiled.put(text, c)
+	return c, nil
+}
+
+// compiled are conditions that were compiled lately: workflows read their grants whenever somebody
+// changes them, and few texts are new.
+var compiled conditions
+
+// maxCompiled is how many of them are kept.
+const maxCompiled = 64
+
+// conditions are compiled conditions by their text. When there are too many it forgets all.
+type conditions struct {
+	mu sync.Mutex // protects m
+	m  map[string]*Condition
+}
+
+func (c *conditions) get(text string) (*Condition, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.m[text]
+	return found, ok
+}
+
+func (c *conditions) put(text string, v *Condition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil || len(c.m) == maxCompiled {
+		c.m = make(map[string]*Condition)
+	}
+	c.m[text] = v
 }
 
 // compile reads an expression of a type that fits.

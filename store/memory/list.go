@@ -69,7 +69,7 @@ func matchRun(f keep.RunFilter) func(keep.Run) bool {
 	return func(r keep.Run) bool {
 		return is(f.Workflow, r.Workflow) && is(f.Handler, r.Handler) && is(f.Status, r.Status) &&
 			is(f.Chain, r.Chain) && (!f.Open || !r.Closed) && f.Made.Has(r.CreatedAt) &&
-			(f.Error == "" || r.Status != keep.StatusActive && r.Status != keep.StatusCommitted && r.Error.Named(f.Error)) && search.OfRun(r).Has(terms)
+			(f.Error == "" || r.Status != keep.StatusActive && r.Status != keep.StatusCommitted && r.Error.Named(f.Error)) && (len(terms) == 0 || search.OfRun(r).Has(terms))
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *Store) matchMutation(f keep.MutationFilter) func(keep.Mutation) bool {
 	return func(m keep.Mutation) bool {
 		return is(f.Workflow, m.Workflow) && is(f.State, m.State) && is(f.Tool, m.Tool) && is(f.Run, m.Run) &&
 			is(f.Item, m.Item) && (f.Input == "" || slices.Contains(outputs, m.Key)) && f.Made.Has(m.CreatedAt) &&
-			(f.Error == "" || m.State != keep.Applied && m.Error.Named(f.Error)) && search.OfMutation(m).Has(terms)
+			(f.Error == "" || m.State != keep.Applied && m.Error.Named(f.Error)) && (len(terms) == 0 || search.OfMutation(m).Has(terms))
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *Store) Events(_ context.Context, f keep.EventFilter, p keep.Page) ([]ke
 	terms := search.Terms(f.Text)
 	return page("e", p, rows, func(e keep.Event) bool {
 		return is(f.Workflow, e.Workflow) && is(f.Topic, e.Topic) && is(f.Status, e.Listed()) &&
-			(f.Input == "" || slices.Contains(e.CausedBy, f.Input)) && f.Made.Has(e.CreatedAt) && search.OfEvent(e).Has(terms)
+			(f.Input == "" || slices.Contains(e.CausedBy, f.Input)) && f.Made.Has(e.CreatedAt) && (len(terms) == 0 || search.OfEvent(e).Has(terms))
 	}, func(e keep.Event) keep.Event {
 		if p.Bare {
 			e.Payload = nil
@@ -196,7 +196,7 @@ func (s *Store) Inputs(_ context.Context, f keep.InputFilter, p keep.Page) ([]ke
 func (s *Store) matchInput(f keep.InputFilter) func(keep.Input) bool {
 	terms := search.Terms(f.Text)
 	return func(in keep.Input) bool {
-		return is(f.Workflow, in.Workflow) && is(f.Status, s.withStatus(in).Status) && f.Made.Has(in.CreatedAt) && search.OfInput(in).Has(terms)
+		return is(f.Workflow, in.Workflow) && is(f.Status, s.withStatus(in).Status) && f.Made.Has(in.CreatedAt) && (len(terms) == 0 || search.OfInput(in).Has(terms))
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *Store) Items(_ context.Context, f keep.ItemFilter, p keep.Page) ([]keep
 func matchItem(f keep.ItemFilter) func(keep.Item) bool {
 	terms := search.Terms(f.Text)
 	return func(it keep.Item) bool {
-		return is(f.Workflow, it.Workflow) && is(f.Status, it.Status) && f.Made.Has(it.CreatedAt) && search.OfItem(it).Has(terms)
+		return is(f.Workflow, it.Workflow) && is(f.Status, it.Status) && f.Made.Has(it.CreatedAt) && (len(terms) == 0 || search.OfItem(it).Has(terms))
 	}
 }
 
