@@ -265,7 +265,7 @@ if [ $# -eq 0 ]; then
 		./connector/httpapi ./connector/mail ./engine ./idempotency/proxy ./script/sandbox || failed=1
 	# What has no goroutine, lock or atomic needs no race detector, and for each package that has it a large binary is linked.
 	# (What it calls is watched in its own tests.)
-	alone='^github.com/keep-run/keep/(law/(account|approval|breaker|budget|canonical|commit|count|given|grant|key|ledger|lifecycle|limit|pin|policy|rename|repair|repeat|schedule|search)'
+	alone='^github.com/keep-run/keep/(law/(account|approval|breaker|budget|canonical|commit|count|given|key|ledger|lifecycle|limit|pin|policy|rename|repair|repeat|schedule|search)'
 	alone+='|connector/internal/(eml|jsonval)|internal/(policytest|sabotage|schema|utf8json)|script/sandbox/internal/(fuel|quickjs)|script/workflow|store/transfer|operator|view|cmd/keep/internal/guide/internal/generate|web/graph)$'
 	all=$(go list ./...)
 	say 'go test of packages that have no goroutines'
