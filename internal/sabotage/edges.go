@@ -422,6 +422,8 @@ var edgesBreaks = []Break{
 		`t.namesWith(name)`, `[]keep.ToolName{t.name}`, "./engine -run TestSettingIsNotUndone"},
 	{"sets-makes-the-next-attempt-over-a-later-one", "once", "engine/sets.go",
 		`doubted {`, `false && doubted {`, "./engine -run TestSettingAfterAnAnswer"},
+	{"sets-is-sent-again-over-a-later-one-in-a-world", "once", "commit.go",
+		`return !s.Since.IsZero() && s.others(m)`, `return false && s.others(m)`, "./internal/simtest -run TestOrderedSeeds"},
 	{"sets-forgets-what-a-person-said", "explained", "engine/sets.go",
 		`s.Since, _ = ledger.LastAttempt(moves)`, `s.Since, _ = ledger.LastAttempt(moves[:1])`, "./engine -run TestSettingAgainOverALaterOne"},
 	{"sets-read-before-the-commit", "once", "engine/execution.go",

@@ -103,7 +103,7 @@ func (w *world) watchFailures(p *process, c keep.Commit) {
 			continue
 		}
 		f, at := put.Run.Error, put.Run.UpdatedAt
-		if f.Code == keep.CodeNotGranted {
+		if f.Code == keep.CodeNotGranted || f.Code == keep.CodeSetSince || f.Code == keep.CodeSentAgain {
 			continue // that is a matter of the workflow
 		}
 		s := w.stoppingOf(f.Tool)

@@ -40,6 +40,10 @@
 // one of its identity, of whatever workflow, that may have had its effect, unless a person said so
 // of that one. Worlds whose configuration is edited are left out of that.
 //
+// In worlds of which none of this is true, one in six of those of large seeds, calls of a tool say what is to be: none is sent again
+// over a later one of its identity that may have happened, unless a person said so, and none is recorded while
+// another one is being sent again.
+//
 // In every third world people skip items and have them done again, between any two steps: no call
 // is recorded, or in doubt, for an item that is over or at another attempt.
 //

@@ -93,6 +93,7 @@ func (w *world) plan() {
 	w.policy.Approval.Expires = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}[rand.New(rand.NewPCG(w.seed, 7)).IntN(3)]
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	w.forgetKeys()
+	w.setting = w.setsThings()
 	w.limit()
 	for range 3 {
 		w.tools = append(w.tools, w.newTools(len(w.tools), settings{}))
@@ -100,6 +101,7 @@ func (w *world) plan() {
 	for i := range 1 + w.below(3) {
 		w.flows = append(w.flows, w.newFlow(i))
 	}
+	w.callSetters()
 	w.budget()
 	w.offset = 30 * 24 * time.Hour
 	w.orders()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -363,7 +364,11 @@ func (c *call) mutate(k consumer) any {
 	if prepared.Data.Quiet {
 		return nil
 	}
-	c.do("svc."+k.tool, map[string]any{"id": string(k.name) + "/" + prepared.Data.ID, "covers": prepared.Data.Covers})
+	params := map[string]any{"id": string(k.name) + "/" + prepared.Data.ID, "covers": prepared.Data.Covers}
+	if c.p.w.setting && k.tool == "a" {
+		params["of"] = slot(prepared.Data.ID, 0)
+	}
+	c.do("svc."+k.tool, params)
 	panic("the mutate call is terminal")
 }
 
@@ -403,8 +408,12 @@ func (c *call) work(j *job) any {
 		if !view.IsDone {
 			inner.misbehave("job", it.id)
 			for n := range it.calls {
-				inner.do("svc."+j.tool, map[string]any{"id": it.id, "n": n, "rev": it.rev,
-					"covers": []string{fmt.Sprintf("%s %s attempt %d call %d", j.name, it.id, view.Attempt, n)}})
+				params := map[string]any{"id": it.id, "n": n, "rev": it.rev,
+					"covers": []string{fmt.Sprintf("%s %s attempt %d call %d", j.name, it.id, view.Attempt, n)}}
+				if c.p.w.setting && j.tool == "a" {
+					params["of"], params["subkey"] = slot(it.id, n), strconv.Itoa(n)
+				}
+				inner.do("svc."+j.tool, params)
 			}
 		}
 		c.do("item.end")

@@ -110,6 +110,9 @@ func (w *world) connections(upgrade int, set settings) []connector.Connection {
 	} {
 		s.Unique, s.Marked = w.unique, s.Name != "p"
 		s.Effect, s.Identity, s.Timeout, s.Result = connector.Mutate, []string{"id", "n"}, 10*time.Second, result
+		if w.setting && s.Name == "a" {
+			s.Sets, s.Identity = true, []string{"of"}
+		}
 		plain := s.Name
 		s = set.apply(s)
 		m := mutator{tool{w, s, set.way}}
@@ -325,6 +328,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	switch {
 	case a.spec.Level == keep.LevelKey && a.spec.KeyLives(ctx, r): // sent again with the same key
 		w.watchResend(p, a.tool, r)
+		w.watchSentAgain(r)
 		if w.granted {
 			w.watchPermit(p, r)
 		}
