@@ -127,13 +127,14 @@ func (s Setting) IsUndone(m Mutation) bool {
 }
 
 // Bars reports whether m keeps a commit at a time with s from being made: it would be undone, or it is in doubt and being sent
-// again now, or was made later by the clock, which was set back: those that may be sent again are told from later ones by their times.
+// again now, or it may be sent again after a doubt, and was made later by the clock, which was set back: those that may be sent again
+// are told from later ones by their times.
 func (s Setting) Bars(m Mutation, at time.Time) bool {
 	if s.IsUndone(m) {
 		return true
 	}
-	open := m.State == InFlight || m.State == NeedsReconcile || m.State == Indeterminate
-	return open && s.others(m) && (m.SentAgainUntil().After(at) || lastMade(m).After(at))
+	again := m.State == InFlight || m.State == NeedsReconcile || m.State == Indeterminate || m.State == Failed && m.Doubted
+	return again && s.others(m) && (m.SentAgainUntil().After(at) || lastMade(m).After(at))
 }
 
 // Barring returns the one of a list that Store.Barring is to return, and whether there is one.

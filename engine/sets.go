@@ -60,11 +60,11 @@ func (x *execution) checkSetting(ctx context.Context, call *takenCall, c ledger.
 	case s.IsUndone(other):
 		return nil, &rivalError{call: c, rival: other, later: true}
 	}
-	is := "being sent again"
+	is := "is in doubt and being sent again"
 	if !other.SentAgainUntil().After(now) {
-		is = "of a later time than it is now by the clock, which was set back"
+		is = "may be sent again after a doubt, and was made later than it is now by the clock, which was set back"
 	}
-	f := keep.Failf(keep.ClassTransient, keep.CodeSentAgain, "%s on %s, of %s (%s), is in doubt and %s; nothing was sent", other.Tool, other.Target, ofWhom(other), other.Key, is)
+	f := keep.Failf(keep.ClassTransient, keep.CodeSentAgain, "%s on %s, of %s (%s), %s; nothing was sent", other.Tool, other.Target, ofWhom(other), other.Key, is)
 	f.Tool, f.At, f.RetryAfter = call.tool.name, call.at, max(other.SentAgainUntil().Sub(now), time.Second)
 	return nil, f
 }

@@ -349,6 +349,38 @@ func TestSettingAfterAHostDiedSendingAgain(t *testing.T) {
 	})
 }
 
+// A call is to be sent again on a person's word, and the clock is set back before it is: a later one, which the clock would take for an
+// earlier one, waits until it is not. Then the first one is not sent over it without a word (law: once).
+func TestSettingAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := settingWorld(t)
+		w.run()
+		pause := func(on bool) {
+			if err := w.store.Commit(t.Context(), keep.Commit{Workflow: "w", At: time.Now(), Changes: []keep.Change{keep.SetPaused{Paused: on}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pause(true)
+		if err := w.decide(keep.DidNotHappen); err != nil {
+			t.Fatal(err)
+		}
+		back := func() time.Time { return time.Now().Add(-time.Hour) }
+		w.clock = back
+		w.def.Name = "w2"
+		w.deploy()
+		w.publish("in", "v2")
+		_ = w.runFor(10 * time.Minute)
+		if now := w.service.set["file"]; now != "" {
+			t.Errorf("the service has %q while the later call would be recorded as an earlier one", now)
+		}
+		pause(false)
+		_ = w.runFor(3 * time.Hour)
+		if qs := w.questions(); len(qs) != 1 || qs[0].Kind != keep.AskAlreadyDone || w.service.set["file"] != "v2" || w.service.calls != 2 {
+			t.Errorf("the service has %q after %d calls, questions %+v; want v2 after 2, already_done", w.service.set["file"], w.service.calls, qs)
+		}
+	})
+}
+
 // A detached doubt, of an item, is not sent again either.
 func TestSettingOfAnItem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -48,6 +48,7 @@ func (p *process) meets(ctx context.Context, m keep.Mutation) {
 // watchResend looks whether a call is sent again under a key that the service has
 // forgotten, and that the process could know to be so old.
 func (w *world) watchResend(p *process, t tool, m keep.Mutation) {
+	w.watchSentAgain(m)
 	for _, e := range w.truth.effects[m.Token] {
 		if e.way != t.way || !w.forgot(e) {
 			continue

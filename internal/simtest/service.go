@@ -328,7 +328,6 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 	switch {
 	case a.spec.Level == keep.LevelKey && a.spec.KeyLives(ctx, r): // sent again with the same key
 		w.watchResend(p, a.tool, r)
-		w.watchSentAgain(r)
 		if w.granted {
 			w.watchPermit(p, r)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // In some worlds calls of the tool a say what is to be: one that is in doubt is asked about by sending it again, and whichever is sent
@@ -48,21 +49,23 @@ func slot(id string, n int) string {
 	return "slot " + strconv.Itoa((int(h.Sum32()%slots)+n)%slots)
 }
 
-// watchSet looks at the record of a call that is about to be sent, and counts it.
+// watchSet looks at a move of a call that sets something. One of which the last attempt was never in doubt is made again as ever.
 func (w *world) watchSet(m keep.Mutation, move keep.Move) {
 	if !w.setting || plainTool(m.Tool) != "a" {
 		return
 	}
-	if at, before := w.sets[m.Key]; before && m.Doubted {
-		w.watchOver(m, at, "recorded to be sent again")
+	if move.To != keep.InFlight {
+		w.unsure[m.Key] = w.unsure[m.Key] || ledger.Unsettled(move.To)
+		return
 	}
+	if w.unsure[m.Key] {
+		w.watchOver(m, w.sets[m.Key], "recorded to be sent again")
+	}
+	w.unsure[m.Key] = false
 	for _, o := range w.othersOfSlot(m) {
 		if until := o.SentAgainUntil(); until.After(move.At) {
 			w.broken("once", "%s is recorded at %s, and %s of the same identity is being sent again until %s", m.Key, move.At.Format(time.TimeOnly), o.Key, until.Format(time.TimeOnly))
 		}
-	}
-	if m.Attempts > 1 {
-		w.saw("set: recorded again")
 	}
 	w.made++
 	w.sets[m.Key] = w.made
@@ -85,6 +88,13 @@ func (w *world) watchOver(m keep.Mutation, at int, what string) {
 		if w.saidAgain(m, o) {
 			w.saw("set: over a later one, as a person said")
 			continue
+		}
+		for _, x := range []keep.Mutation{m, o} {
+			moves, _ := w.store.History(context.Background(), x.Key)
+			println(string(x.Key), string(x.State), x.Attempts, x.Doubted, x.CreatedAt.String(), x.UpdatedAt.String())
+			for _, v := range moves {
+				println("   ", string(v.From), string(v.To), v.Evidence, v.By, v.At.String())
+			}
 		}
 		w.broken("once", "%s is %s over %s (%s) of the same identity, which was recorded later, and nobody said so", m.Key, what, o.Key, o.State)
 	}

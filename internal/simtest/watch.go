@@ -264,11 +264,11 @@ func (w *world) watchMutation(put keep.PutMutation, began time.Time) {
 	for _, move := range put.Moves {
 		if move.To == keep.InFlight {
 			w.watchUnique(m)
-			w.watchSet(m, move)
 			if m.Item != "" {
 				w.watchItem(m.Workflow, m.Item)
 			}
 		}
+		w.watchSet(m, move)
 		w.saw("move: " + string(move.From) + " on " + move.Evidence)
 		if ledger.SetSince(m.Error) && move.Evidence == string(ledger.CannotAsk) {
 			w.saw("set: not sent again")

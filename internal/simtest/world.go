@@ -30,9 +30,10 @@ type world struct {
 	ordered bool // some workflows choose what an unfinished run holds up
 	unique  bool // an identity is applied once
 
-	setting bool                     // calls of the tool a say what is to be
-	sets    map[keep.MutationKey]int // the place of each among those that were recorded, at its last attempt
-	made    int                      // how many there are
+	setting bool                      // calls of the tool a say what is to be
+	sets    map[keep.MutationKey]int  // the place of each among those that were recorded, at its last attempt
+	made    int                       // how many there are
+	unsure  map[keep.MutationKey]bool // whether the last attempt at each was in doubt
 
 	truth truth
 	tools []*engine.Tools // as usual, and as two upgrades left them; see upgrades
@@ -122,7 +123,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		permits: make(map[keep.WorkflowName][]permit), begun: make(map[string]bool), proposed: make(map[string]bool),
 		stops: make(map[keep.ToolName]*stopping), spent: make(map[keep.MutationKey]spending), raised: make(map[string]keep.Amount),
-		sets: make(map[keep.MutationKey]int), treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
+		sets: make(map[keep.MutationKey]int), unsure: make(map[keep.MutationKey]bool), treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int), forgotten: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),

@@ -273,7 +273,7 @@ func (s *Snapshot) AddRival(k IdentityKey, m keep.MutationKey) {
 
 // AddSetting adds a record that may be in the way of a keep.Setting.
 func (s *Snapshot) AddSetting(k SettingKey, m keep.Mutation) {
-	s.Settings.Put(k, append(slices.Clone(s.Settings.Get(k)), keep.Mutation{Key: m.Key, PayloadHash: m.PayloadHash, State: m.State, Attempts: m.Attempts,
+	s.Settings.Put(k, append(slices.Clone(s.Settings.Get(k)), keep.Mutation{Key: m.Key, PayloadHash: m.PayloadHash, State: m.State, Attempts: m.Attempts, Doubted: m.Doubted,
 		CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt, NextReconcileAt: m.NextReconcileAt, CallDeadline: m.CallDeadline}))
 }
 

@@ -48,7 +48,7 @@ type readSet struct {
 	identityLocks                              []int64
 	identityTools                              []string
 	identityHashes, identitySubkeys            []string
-	setTools, setHashes                        []string
+	setTools, setHashes, setAt                 []string
 	againTools, againHashes, againSince        []string
 	within                                     sumSet
 }
@@ -101,7 +101,7 @@ func (r *readSet) add(c keep.Commit) {
 		r.addUnlike(u)
 	}
 	for _, s := range reads.Setting {
-		r.addSetting(s)
+		r.addSetting(s, c.At)
 	}
 	r.addWithin(reads, c.At)
 	for _, s := range reads.Sweeps {
@@ -116,6 +116,7 @@ func (r *readSet) queue(b *pgx.Batch, s *snapshot) {
 	r.queueLocks(b)
 	ask(b, rivalFacts, s.scanRival, r.identityTools, r.identityHashes, r.identitySubkeys)
 	ask(b, openSettings, s.scanSetting, r.setTools, r.setHashes)
+	ask(b, failedSettings, s.scanSetting, r.setTools, r.setHashes, r.setAt)
 	ask(b, laterSettings, s.scanSetting, r.againTools, r.againHashes, r.againSince)
 	ask(b, spendingFacts, s.scanSpending, r.within.arrays()...)
 	ask(b, openFacts, s.scanOpen, r.open)

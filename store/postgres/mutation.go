@@ -101,6 +101,11 @@ func (db *DB) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, er
 func (db *DB) Barring(ctx context.Context, s keep.Setting, at time.Time) (keep.Mutation, bool, error) {
 	const of = ` FROM mutation WHERE tool = ANY($1) AND sha256(identity) = $2 AND `
 	list, err := collect(ctx, db, scanMutation, `SELECT `+mutationColumns+of+isOpen, texts(s.Tools), identityHash(s.Identity))
+	if err == nil {
+		var failed []keep.Mutation
+		failed, err = collect(ctx, db, scanMutation, `SELECT `+mutationColumns+of+fmt.Sprintf(isOfLater, "$3"), texts(s.Tools), identityHash(s.Identity), millis(at))
+		list = append(list, failed...)
+	}
 	if err == nil && !s.Since.IsZero() {
 		var later []keep.Mutation
 		later, err = collect(ctx, db, scanMutation, `SELECT `+mutationColumns+of+fmt.Sprintf(madeSince, "$3"), texts(s.Tools), identityHash(s.Identity), millis(s.Since))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -74,11 +75,12 @@ func settingLock(tool keep.ToolName, s keep.Setting) int64 {
 }
 
 // addSetting adds what must be locked and read for a call that sets something.
-func (r *readSet) addSetting(s keep.Setting) {
+func (r *readSet) addSetting(s keep.Setting, at time.Time) {
 	for _, tool := range s.Tools {
 		name, hash := text(string(tool)), hex.EncodeToString(identityHash(s.Identity))
 		r.identityLocks = append(r.identityLocks, settingLock(tool, s))
 		r.setTools, r.setHashes = append(r.setTools, name), append(r.setHashes, hash)
+		r.setAt = append(r.setAt, strconv.FormatInt(millis(at), 10))
 		if !s.Since.IsZero() {
 			r.againTools, r.againHashes = append(r.againTools, name), append(r.againHashes, hash)
 			r.againSince = append(r.againSince, strconv.FormatInt(millis(s.Since), 10))
@@ -86,18 +88,22 @@ func (r *readSet) addSetting(s keep.Setting) {
 	}
 }
 
-// What may keep a keep.Setting from being committed: records whose outcome is open, and, only for a call in doubt, those that were
-// made since its attempt.
+// What may keep a keep.Setting from being committed: records whose outcome is open, those that failed after a doubt later than it is
+// now, as when the clock was set back, and, only for a call in doubt, those that were made since its attempt.
 const (
 	isOpen    = `state IN ('in_flight', 'needs_reconcile', 'indeterminate') AND state <> 'applied'`
+	isOfLater = `state = 'failed' AND doubted AND updated_at > %s`
 	madeSince = `state <> 'failed' AND (created_at >= %[1]s OR attempts > 1 AND updated_at >= %[1]s)`
 )
 
-const settingFacts = `SELECT m.tool, m.identity, m.key, m.payload_hash, m.state, m.attempts, m.created_at, m.updated_at, m.next_reconcile_at, m.call_deadline FROM `
+const settingFacts = `SELECT m.tool, m.identity, m.key, m.payload_hash, m.state, m.attempts, m.created_at, m.updated_at, m.next_reconcile_at, m.call_deadline, m.doubted FROM `
 
 var (
 	openSettings = settingFacts + elements(`tool text, hash text`) + `
 	  JOIN mutation m ON m.tool = v.tool AND sha256(m.identity) = decode(v.hash, 'hex') AND ` + isOpen
+	failedSettings = settingFacts + elements(`tool text, hash text, at bigint`) + `
+	  CROSS JOIN LATERAL (SELECT * FROM mutation WHERE tool = v.tool AND sha256(identity) = decode(v.hash, 'hex') AND ` + fmt.Sprintf(isOfLater, "v.at") + `
+	   OFFSET 0) m` // looked up for each: joined, the whole index may be read
 	laterSettings = settingFacts + elements(`tool text, hash text, since bigint`) + `
 	  JOIN mutation m ON m.tool = v.tool AND sha256(m.identity) = decode(v.hash, 'hex') AND ` + fmt.Sprintf(madeSince, "v.since")
 )
@@ -107,7 +113,7 @@ func (s *snapshot) scanSetting(row pgx.CollectableRow) error {
 	var m keep.Mutation
 	var identity []byte
 	var created, updated, next, deadline int64
-	err := row.Scan(into(&k.Tool), &identity, into(&m.Key), into(&m.PayloadHash), into(&m.State), &m.Attempts, &created, &updated, &next, &deadline)
+	err := row.Scan(into(&k.Tool), &identity, into(&m.Key), into(&m.PayloadHash), into(&m.State), &m.Attempts, &created, &updated, &next, &deadline, &m.Doubted)
 	k.Identity = string(identity)
 	m.CreatedAt, m.UpdatedAt, m.NextReconcileAt, m.CallDeadline = moment(created), moment(updated), moment(next), moment(deadline)
 	s.AddSetting(k, m)

@@ -64,6 +64,7 @@ func undoSince12(t *testing.T, url string) {
 	exec(t, url, `ALTER TABLE run DROP COLUMN lane`)
 	exec(t, url, `CREATE UNIQUE INDEX run_open ON run (workflow) WHERE NOT closed`)
 	exec(t, url, `DROP INDEX mutation_by_identity`)
+	exec(t, url, `DROP INDEX mutation_failed_after_doubt`)
 	exec(t, url, `ALTER TABLE host DROP COLUMN connections, DROP COLUMN in_go`)
 	exec(t, url, `ALTER TABLE lease DROP COLUMN commits, DROP COLUMN decided`)
 	exec(t, url, `ALTER TABLE item DROP COLUMN swept`)

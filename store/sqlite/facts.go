@@ -144,10 +144,14 @@ func (t *tx) readRivals(s *commit.Snapshot, u keep.Unlike) error {
 }
 
 // mayBar finds the records of a tool and an identity that may keep a keep.Setting from being committed: those whose outcome is open, among
-// all that are, and, only for a call in doubt that was made at ?3, the others that were made since, among all of the identity.
+// all that are, those that failed after a doubt later than it is now, at ?4, as when the clock was set back, and, only for a call in doubt that
+// was made at ?3, the others that were made since, among all of the identity.
 const mayBar = ` FROM mutation WHERE n IN (
 	SELECT n FROM mutation INDEXED BY mutation_by_state
 	 WHERE state IN ('in_flight', 'needs_reconcile', 'indeterminate') AND state <> 'applied' AND tool = ?1 AND identity = ?2
+	UNION ALL
+	SELECT n FROM mutation INDEXED BY mutation_failed_after_doubt
+	 WHERE state = 'failed' AND doubted = 1 AND updated_at > ?4 AND tool = ?1 AND identity = ?2
 	UNION ALL
 	SELECT n FROM mutation INDEXED BY mutation_by_identity
 	 WHERE ?3 <> 0 AND tool = ?1 AND substr(identity, 1, 64) = substr(?2, 1, 64) AND identity = ?2
@@ -157,9 +161,9 @@ const mayBar = ` FROM mutation WHERE n IN (
 func (t *tx) readSetting(s *commit.Snapshot, c keep.Setting) error {
 	for _, tool := range c.Tools {
 		k := commit.SettingKey{Tool: tool, Identity: string(c.Identity)}
-		err := t.each(`SELECT key, payload_hash, state, attempts, created_at, updated_at, next_reconcile_at, call_deadline`+mayBar, []any{tool, k.Identity, millis(c.Since)}, func(row []driver.Value) error {
+		err := t.each(`SELECT key, payload_hash, state, attempts, created_at, updated_at, next_reconcile_at, call_deadline, doubted`+mayBar, []any{tool, k.Identity, millis(c.Since), t.at}, func(row []driver.Value) error {
 			s.AddSetting(k, keep.Mutation{Key: name[keep.MutationKey](row[0]), PayloadHash: row[1].(string), State: name[keep.MutationState](row[2]), Attempts: number(row[3]),
-				CreatedAt: moment(row[4].(int64)), UpdatedAt: moment(row[5].(int64)), NextReconcileAt: moment(row[6].(int64)), CallDeadline: moment(row[7].(int64))})
+				CreatedAt: moment(row[4].(int64)), UpdatedAt: moment(row[5].(int64)), NextReconcileAt: moment(row[6].(int64)), CallDeadline: moment(row[7].(int64)), Doubted: number(row[8]) != 0})
 			return nil
 		})
 		if err != nil {

@@ -146,7 +146,7 @@ func (db *DB) Rival(ctx context.Context, u keep.Unlike) (oldest keep.Mutation, f
 func (db *DB) Barring(ctx context.Context, s keep.Setting, at time.Time) (keep.Mutation, bool, error) {
 	var all []keep.Mutation
 	for _, tool := range s.Tools {
-		list, err := rows(ctx, db, scanMutation, `SELECT `+mutationColumns+mayBar, tool, string(s.Identity), millis(s.Since))
+		list, err := rows(ctx, db, scanMutation, `SELECT `+mutationColumns+mayBar, tool, string(s.Identity), millis(s.Since), millis(at))
 		if err != nil {
 			return keep.Mutation{}, false, err
 		}

@@ -242,6 +242,24 @@ var settingPromises = []promise{
 			w.Errorf("Commit = %v, want it to be refused for %s", err, first.Key)
 		}
 	}},
+	{"a call that sets something is not recorded at an earlier time than one that failed after a doubt", func(w *world) {
+		first := unclear(w, "first", "x")
+		first.State, first.ResolvedBy, first.Doubted, first.UpdatedAt = keep.Failed, "human", true, w.now()
+		w.commit("first", keep.PutMutation{Mutation: first, Moves: []keep.Move{w.move(keep.NeedsReconcile, keep.Failed)}})
+		second := later(w, first, "second")
+		for _, at := range []time.Time{first.CreatedAt.Add(-time.Minute), w.now()} {
+			m, found, err := w.Barring(w.ctx, setting0(second), at)
+			if back := at.Before(first.CreatedAt); err != nil || found != back || found && m.Key != first.Key {
+				w.Errorf("Barring at %s = %s, %t, %v, want %t", at, m.Key, found, err, back)
+			}
+		}
+		at := first.CreatedAt.Add(-time.Minute)
+		err := w.Commit(w.ctx, keep.Commit{Workflow: "second", At: at, Changes: []keep.Change{setting0(second), putNew(w, second)}})
+		if !rivalOf(first.Key)(err) {
+			w.Errorf("Commit = %v, want it to be refused for %s", err, first.Key)
+		}
+		w.commit("second", setting0(second), putNew(w, second))
+	}},
 	{"of a call that is recorded and one that is sent again at the same moment, one is", func(w *world) {
 		for round := range 10 {
 			first := unclear(w, keep.WorkflowName(fmt.Sprint("first", round)), fmt.Sprint("round ", round))
