@@ -196,8 +196,8 @@ var checks = []check{
 		SELECT 'checkpoint ' || workflow || '/' || producer, 'key ' || key || ' has ' || octet_length(value) || ' bytes'
 		  FROM kv WHERE octet_length(value) > 65536`},
 	{"bounded", `
-		SELECT 'checkpoint ' || workflow || '/' || producer, 'it has ' || sum(octet_length(key) + octet_length(value)) || ' bytes'
-		  FROM kv GROUP BY workflow, producer HAVING sum(octet_length(key) + octet_length(value)) > 1048576`},
+		SELECT 'checkpoint ' || workflow || '/' || producer, 'it has ' || sum(` + sizeOf("key") + ` + octet_length(value)) || ' bytes'
+		  FROM kv GROUP BY workflow, producer HAVING sum(` + sizeOf("key") + ` + octet_length(value)) > 1048576`},
 
 	// Runs.
 	{"one-at-a-time", `
