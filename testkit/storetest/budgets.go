@@ -140,7 +140,13 @@ var budgetPromises = []promise{
 			name := keep.WorkflowName(fmt.Sprint("w", i))
 			m := w.newMutation(w.start(name, "t"))
 			m.SpentAt = begin.Add(time.Duration(random.IntN(60)) * time.Second)
-			for _, budget := range []string{"a", "b"}[:1+random.IntN(2)] {
+			if i < 2 { // the second is too much by itself, and found later
+				m.Spent = []keep.Spent{{Budget: "c", Amount: 600 - 100*keep.Amount(i), Limit: 1000, Per: 2 * time.Minute}}
+				m.SpentAt = begin.Add(time.Duration(i) * time.Second)
+			} else {
+				m.Spent = nil
+			}
+			for _, budget := range []string{"a", "b"}[:min(i/2, 1+random.IntN(2))] {
 				s := keep.Spent{Budget: budget, Amount: keep.Amount(1 + random.IntN(1<<33)), Limit: 1<<35 + keep.Amount(random.IntN(4))<<31, Per: 10 * time.Second, Allowed: random.IntN(40) == 0}
 				if random.IntN(30) == 0 {
 					s.Per = 20 * time.Second
@@ -148,10 +154,10 @@ var budgetPromises = []promise{
 				m.Spent = append(m.Spent, s)
 			}
 			w.commit(name, putNew(w, m))
-			if m.Rev = 1; random.IntN(6) == 0 {
+			if m.Rev = 1; i == 1 || i > 1 && random.IntN(6) == 0 {
 				m.Rev, m.State, m.ResolvedBy = 1, keep.Failed, "ann"
 				w.commit(name, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
-				if m.Rev = 2; random.IntN(3) == 0 {
+				if m.Rev = 2; i > 1 && random.IntN(3) == 0 {
 					continue
 				}
 				m.State, m.ResolvedBy, later[m.Key] = keep.Applied, "lookup", true
