@@ -75,6 +75,8 @@ var engineBreaks = []Break{
 		`!known || h.Kind == keep.Consumer {`, `!known {`, "./host -run TestConsumerWas"},
 	{"renamed-consumer-has-other-keys", "one-at-a-time", "engine/order.go",
 		`return is && too && key == other`, `return is && too && key == other && a == b`, "./engine -run TestOrderKeyRenamed"},
+	{"far-time-is-before-all-others", "explained", "law/schedule/schedule.go",
+		`slices.MinFunc(times, time.Time.Compare)`, `slices.MinFunc(times, func(a, b time.Time) int { return int(max(-1, min(1, a.UnixNano()/2-b.UnixNano()/2))) })`, "./law/schedule -run TestFarFuture"},
 	{"renamed-consumer-forgets-its-alarm", "nothing-lost", "law/schedule/deploy.go",
 		`s.WakeAt = of(was).WakeAt`, `_ = was`, "./law/schedule -run TestDeployedConsumerOfAnotherName"},
 	{"two-workflows-are-one", "once", "host/native.go",

@@ -34,7 +34,6 @@
 package schedule
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -387,5 +386,5 @@ func (s *Snapshot) soonest(handlers []Handler, now time.Time) time.Time {
 	if len(times) == 0 {
 		return time.Time{}
 	}
-	return slices.MinFunc(times, func(a, b time.Time) int { return cmp.Compare(a.UnixNano(), b.UnixNano()) })
+	return slices.MinFunc(times, time.Time.Compare)
 }

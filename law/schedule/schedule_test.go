@@ -362,3 +362,15 @@ func TestDeployedConsumerOfAnotherName(t *testing.T) {
 		}
 	}
 }
+
+// A time of which nanoseconds cannot tell, as that of an interval of centuries, is later than all others.
+func TestFarFuture(t *testing.T) {
+	next := now.Add(time.Minute)
+	var handlers []schedule.Handler
+	for name, at := range map[keep.HandlerName]time.Time{"far": now.AddDate(280, 0, 0), "soon": next} {
+		handlers = append(handlers, schedule.Handler{Handler: keep.Handler{Name: name, Kind: keep.Producer, Schedule: keep.Schedule{Interval: time.Hour}}, State: keep.HandlerState{NextAt: at}})
+	}
+	if step := schedule.Next(schedule.Snapshot{Handlers: handlers}, now); step.Do != schedule.Idle || !step.At.Equal(next) {
+		t.Errorf("Next = %+v, want that it is idle until %s", step, next)
+	}
+}

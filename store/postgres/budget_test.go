@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/store/postgres"
+	"github.com/keep-run/keep/testkit/storetest"
 )
 
 // Two hosts whose workflows spend one budget at the same moment, in which there is room for one
@@ -48,6 +50,29 @@ func TestBudgetOfTwoHosts(t *testing.T) {
 		}
 		if refused != 1 {
 			t.Fatalf("round %d: %v, want one host to record the call and one to be refused (law: within-budget)", round, errs)
+		}
+	}
+}
+
+// Check adds up windows of budgets in a time that does not grow with the square of their calls.
+func TestCheckOfManyCalls(t *testing.T) {
+	t.Parallel()
+	db := openDB(t, pgtest.SchemaURL(t), postgres.Config{})
+	l := storetest.NewLoad("w", 0)
+	for _, err := range []error{
+		db.Commit(t.Context(), l.Deploy()),
+		storetest.SpendingLoad{Load: l, Per: 24 * time.Hour}.Run(t.Context(), db),
+		db.Exec(t.Context(), storetest.CopySpent(20_000, time.Millisecond)),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for err := range db.Check(ctx) {
+		if _, ok := errors.AsType[*keep.Violation](err); !ok { // copies of a record have no history
+			t.Fatal(err)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (db *DB) Escalation(ctx context.Context, id keep.EscalationID) (keep.Escala
 // SaidDone returns what persons said of calls of an item that were done already, newest first.
 func (db *DB) SaidDone(ctx context.Context, w keep.WorkflowName, item string) ([]keep.Escalation, error) {
 	return collect(ctx, db, scanEscalation, `SELECT `+escalationColumns+` FROM escalation
-		 WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done') AND workflow = $1 AND item = $2 ORDER BY n DESC`, w, text(item))
+		 WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done') AND workflow = $1 AND item = $2 ORDER BY n DESC`, w, item)
 }
 
 // escalationColumns end with the place of the question in lists.

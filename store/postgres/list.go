@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -118,10 +119,13 @@ func filter[F any, S ~string](q *query, l stored.Selection[F, S], f F, c cut) {
 	if only := l.Only(f); filter.Error != "" && only != "" && !slices.Contains(l.Stopped, only) {
 		q.where = append(q.where, "FALSE") // no row in that state was stopped by anything
 	} else if filter.Error != "" {
-		// The class is the first field of the JSON and the code the second. As JSON the text
-		// could not be read if a message has an escaped NUL in it.
-		word, of := q.arg(filter.Error), "split_part("+l.Table+".error, '\"', "
-		q.where = append(q.where, word+" IN ("+of+"4), "+of+"8))")
+		// As JSON the text could not be read if a message has an escaped NUL in it. No text in it has
+		// the name of a field between quotes that are not escaped.
+		word, _ := json.Marshal(filter.Error) // a string always encodes
+		has := func(field string) string {
+			return "strpos(" + l.Table + ".error, " + q.arg(`"`+field+`":`+string(word)+`,`) + ") > 0"
+		}
+		q.where = append(q.where, "("+has("class")+" OR "+has("code")+")")
 		if only == "" { // else it is one of them
 			q.where = append(q.where, l.Table+"."+l.State+" IN ("+stored.List(l.Stopped...)+")")
 		}

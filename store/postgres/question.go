@@ -33,7 +33,7 @@ func (db *DB) QuestionsLike(ctx context.Context, w keep.WorkflowName, c keep.Que
 	return collect(ctx, db, scanEscalation, `-- of the open questions
 		SELECT `+escalationColumns+openQuestions+` AND escalation.kind = $1 AND ($2 = '' OR escalation.workflow = $2)
 		   AND `+toolOfQuestion+` = $3 AND `+codeOfQuestion+` = $4 ORDER BY escalation.n DESC LIMIT $6 OFFSET $5`,
-		c.Kind, w, text(c.Tool), text(c.Code), pass, limit)
+		c.Kind, w, c.Tool, c.Code, pass, limit)
 }
 
 // QuestionsAbout returns the open questions about runs, newest first.

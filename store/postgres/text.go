@@ -57,6 +57,11 @@ func plain(s string) string {
 	}
 }
 
+// sizeOf is the expression for how many bytes the text in a column has; as it is stored, it may have more.
+func sizeOf(column string) string {
+	return "(octet_length(" + column + ") - 2 * (octet_length(" + column + ") - octet_length(replace(" + column + `, E'\x1a', ''))))`
+}
+
 // texts returns names as an array that is stored or looked for.
 func texts[T ~string](list []T) []string {
 	out := make([]string, len(list))

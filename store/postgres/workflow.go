@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -159,17 +160,19 @@ func (db *DB) KV(ctx context.Context, w keep.WorkflowName, producer keep.Handler
 
 // KVs returns a whole checkpoint, sorted by key.
 func (db *DB) KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error) {
-	return collect(ctx, db, func(row pgx.CollectableRow) (c keep.SetKV, err error) {
+	list, err := collect(ctx, db, func(row pgx.CollectableRow) (c keep.SetKV, err error) {
 		c.Producer = producer
-		err = row.Scan(&c.Key, (*[]byte)(&c.Value))
+		err = row.Scan(into(&c.Key), (*[]byte)(&c.Value))
 		return c, err
 	}, `SELECT key, value FROM kv WHERE workflow = $1 AND producer = $2 ORDER BY key`, w, producer)
+	slices.SortFunc(list, func(a, b keep.SetKV) int { return strings.Compare(a.Key, b.Key) }) // as stored, some have another order
+	return list, err
 }
 
 // KVSize returns the bytes of all keys and values of a checkpoint.
 func (db *DB) KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (int, error) {
 	list, err := collect(ctx, db, scanNumber, `
-		SELECT coalesce(sum(octet_length(key) + octet_length(value)), 0)::bigint
+		SELECT coalesce(sum(`+sizeOf("key")+` + octet_length(value)), 0)::bigint
 		  FROM kv WHERE workflow = $1 AND producer = $2`, w, producer)
 	if err != nil {
 		return 0, err

@@ -3,6 +3,8 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -129,6 +131,77 @@ var budgetPromises = []promise{
 		}
 		over.Rev, over.State, over.ResolvedBy = 1, keep.Failed, "call"
 		w.commit("over", keep.PutMutation{Mutation: over, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
+	}},
+	{"of calls that nothing kept within budgets those are found after which there was too much in a window (law: within-budget)", func(w *world) {
+		calls, random := make(map[keep.MutationKey]keep.Mutation), rand.New(rand.NewPCG(1, 2))
+		later := make(map[keep.MutationKey]bool) // said not to have happened, and found later
+		begin := w.at
+		for i := range 120 {
+			name := keep.WorkflowName(fmt.Sprint("w", i))
+			m := w.newMutation(w.start(name, "t"))
+			m.SpentAt = begin.Add(time.Duration(random.IntN(60)) * time.Second)
+			if i < 2 { // the second is too much by itself, and found later
+				m.Spent = []keep.Spent{{Budget: "c", Amount: 600 - 100*keep.Amount(i), Limit: 1000, Per: 2 * time.Minute}}
+				m.SpentAt = begin.Add(time.Duration(i) * time.Second)
+			} else {
+				m.Spent = nil
+			}
+			for _, budget := range []string{"a", "b"}[:min(i/2, 1+random.IntN(2))] {
+				s := keep.Spent{Budget: budget, Amount: keep.Amount(1 + random.IntN(1<<33)), Limit: 1<<35 + keep.Amount(random.IntN(4))<<31, Per: 10 * time.Second, Allowed: random.IntN(40) == 0}
+				if random.IntN(30) == 0 {
+					s.Per = 20 * time.Second
+				}
+				m.Spent = append(m.Spent, s)
+			}
+			w.commit(name, putNew(w, m))
+			if m.Rev = 1; i == 1 || i > 1 && random.IntN(6) == 0 {
+				m.Rev, m.State, m.ResolvedBy = 1, keep.Failed, "ann"
+				w.commit(name, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
+				if m.Rev = 2; i > 1 && random.IntN(3) == 0 {
+					continue
+				}
+				m.State, m.ResolvedBy, later[m.Key] = keep.Applied, "lookup", true
+				w.commit(name, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.Failed, keep.Applied)}})
+			}
+			calls[m.Key] = m
+		}
+		broken := make(map[keep.MutationKey]bool)
+		for key, m := range calls {
+			for _, s := range m.Spent {
+				var sum, limit keep.Amount
+				judged := true
+				for other, o := range calls {
+					if later[other] && other != key || o.SpentAt.After(m.SpentAt) || !o.SpentAt.After(m.SpentAt.Add(-s.Per)) {
+						continue
+					}
+					for _, e := range o.Spent {
+						if e.Budget == s.Budget {
+							sum, limit, judged = sum+e.Amount, max(limit, e.Limit), judged && !e.Allowed && e.Per == s.Per
+						}
+					}
+				}
+				broken[key] = broken[key] || judged && sum > limit
+			}
+		}
+		found := Violations(w, w.Store)
+		if n := len(slices.DeleteFunc(slices.Collect(maps.Values(broken)), func(b bool) bool { return !b })); n < 10 || n > len(broken)-10 {
+			w.Errorf("%d of %d calls break it, too few or too many to test with", n, len(broken))
+		}
+		for key, want := range broken {
+			got := slices.ContainsFunc(found, func(v string) bool {
+				return strings.Contains(v, "within-budget") && strings.Contains(v, "mutation "+string(key)+":")
+			})
+			if got != want {
+				w.Errorf("Check found that %s breaks within-budget: %t, want %t", key, got, want)
+			}
+		}
+		for key, m := range calls { // none is left that breaks it
+			if m.State == keep.InFlight {
+				m.State, m.ResolvedBy = keep.Failed, "call"
+				w.commit(m.Workflow, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move(keep.InFlight, keep.Failed)}})
+			}
+			delete(calls, key)
+		}
 	}},
 	{"what was said not to have happened, and was found later, counts again, and breaks no law", func(w *world) {
 		first, second, third := w.spending("first", 600), w.spending("second", 600), w.spending("third", 1)

@@ -202,7 +202,7 @@ func fullMutation(w *world, r keep.Run) keep.Mutation {
 		Tool: "sheet.append", Connector: "sheets", Level: keep.LevelClaim, Target: odd,
 		Identity: json.RawMessage(`{"a":[1,2.50,"é"]}`), Subkey: odd, Payload: json.RawMessage(` {"text":"` + "🧾" + `"}`),
 		PayloadHash: "00ff", Pin: json.RawMessage(`{"base_url":"x"}`), PinHash: "01", Doubted: true, SpentAt: oddTime,
-		Spent: []keep.Spent{{Budget: "money", Amount: 1<<53 + 1, Limit: keep.MaxAmount, Per: 24 * time.Hour, Allowed: true, Was: []string{odd, "purse"}}, {Budget: "calls"}},
+		Spent: []keep.Spent{{Budget: "money", Amount: 1<<53 + 1, Limit: keep.MaxAmount, Per: 24 * time.Hour, Allowed: true, Was: []string{"Geldbörse \"1\"", "purse"}}, {Budget: "calls"}},
 		Token: odd, Title: odd, State: keep.Applied, Result: json.RawMessage(`null`), Warning: odd,
 		Error:    &keep.Failure{Class: keep.ClassTransient, Code: "c", Message: odd, Account: odd, Generation: 1 << 40, RetryAfter: time.Minute},
 		Attempts: 2, ReconcileAttempts: 3, NextReconcileAt: oddTime, CallDeadline: oddTime.Add(time.Minute),

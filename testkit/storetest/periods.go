@@ -14,7 +14,7 @@ func periods(w *world) {
 	w.Helper()
 	start := w.at
 	const n = 30
-	codes := []string{"http-422", "conflict", "limit-cpu"}
+	codes := []string{"http-422", "conflict", "a \"<code>\" \x00\x1a"}
 	for i := range n {
 		name := keep.WorkflowName(fmt.Sprint("w", i%2+1))
 		if i < 2 {
@@ -35,13 +35,13 @@ func periods(w *world) {
 	}
 	for i, p := range []keep.Period{
 		{}, {Since: start.Add(30 * time.Hour), Until: start.Add(60 * time.Hour)}, {Since: start.Add(-time.Hour)}, {Since: start.Add(30 * time.Hour)}, {Since: start.Add(1000 * time.Hour)},
-		{Until: start.Add(30 * time.Hour)}, {Until: start.Add(-24 * time.Hour)}, {Until: start.Add(1000 * time.Hour)},
+		{Since: time.UnixMilli(0)}, {Until: time.UnixMilli(0)}, {Until: start.Add(30 * time.Hour)}, {Until: start.Add(-24 * time.Hour)}, {Until: start.Add(1000 * time.Hour)},
 		{Since: start.Add(30 * time.Hour), Until: start.Add(31 * time.Hour)},
 		{Since: start.Add(60 * time.Hour), Until: start.Add(30 * time.Hour)},
 	} {
 		texts, words := []string{""}, []string{""}
 		if i < 2 {
-			texts, words = []string{"", "mail 1"}, []string{"", "logic", "conflict"}
+			texts, words = []string{"", "mail 1"}, []string{"", "logic", "conflict", codes[2], "no"}
 		}
 		names := []keep.WorkflowName{""}
 		if i < 2 {

@@ -125,6 +125,7 @@ func manyQuestions(w *world) (map[keep.RunID]keep.Run, map[keep.MutationKey]keep
 			stopFor(w, i, &r, &m, &q)
 			changes := []keep.Change{keep.PutRun{Run: r}}
 			if q.Mutation != "" {
+				m.Tool += odd
 				changes = append(changes, keep.PutMutation{Mutation: m, Moves: []keep.Move{w.move("", keep.InFlight)}})
 				calls[m.Key] = m
 			}

@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -177,6 +179,16 @@ var workflowPromises = []promise{
 		slices.SortFunc(want, func(a, b keep.SetKV) int { return strings.Compare(a.Key, b.Key) })
 		w.same("KVs", get[[]keep.SetKV](w)(w.KVs(w.ctx, "w", "p")), want)
 		w.same("KVs of none", len(get[[]keep.SetKV](w)(w.KVs(w.ctx, "w", "unknown"))), 0)
+	}},
+	{"a checkpoint that is full breaks no law, whatever is in its keys", func(w *world) {
+		const most, each = 1 << 20, 64 << 10
+		var changes []keep.Change
+		for i := range most / each {
+			key := strings.Repeat("\x00\x1a", 100) + fmt.Sprint(i)
+			changes = append(changes, keep.SetKV{Producer: "p", Key: key, Value: append(append([]byte(`"`), bytes.Repeat([]byte("x"), each-len(key)-2)...), '"')})
+		}
+		w.commit("w", changes...)
+		w.same("KVSize", get[int](w)(w.KVSize(w.ctx, "w", "p")), most)
 	}},
 	{"what was decided by a value of a checkpoint is refused if it is another one", func(w *world) {
 		when := func(v string) keep.Change {

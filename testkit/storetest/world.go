@@ -145,7 +145,7 @@ func kept(t time.Time) time.Time {
 }
 
 // odd is text that a careless store damages.
-const odd = "Grüße 🧾 \"quoted\" 'single' \\ <b>&amp;</b> \n\t % _ ? $1 \u2028 \u202e"
+const odd = "\x00 \x1a 1a \x1a00 Grüße 🧾 \"quoted\" 'single' \\ <b>&amp;</b> \n\t % _ ? $1 \u2028 \u202e"
 
 // oddTime has a zone and more digits than are kept.
 var oddTime = time.Date(2026, 2, 28, 23, 59, 59, 123_987_654, time.FixedZone("odd", 19_800))

@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,13 +47,17 @@ func (f Filter) Counted() bool { return f.Since != 0 || f.Until != 0 || f.Error 
 
 // in returns f for what was made in a period.
 func (f Filter) in(p keep.Period) Filter {
-	if !p.Since.IsZero() {
-		f.Since = p.Since.UnixMilli()
-	}
-	if !p.Until.IsZero() {
-		f.Until = p.Until.UnixMilli()
-	}
+	f.Since, f.Until = bound(p.Since), bound(p.Until)
 	return f
+}
+
+// bound returns an end of a period in milliseconds; 0: it has none. No row has the time 0, so the first millisecond of 1970 is as
+// good an end as the next one.
+func bound(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return cmp.Or(at.UnixMilli(), 1)
 }
 
 // FirstMade returns a statement for the first row of a table, by number, that was made at a
