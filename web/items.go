@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
@@ -178,7 +179,12 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 		if r.PostForm.Get("confirm") == "" {
 			return "/item/confirm" + itemQuery(w, id) + "&" + url.Values{"note": {d.Note}}.Encode(), "", nil
 		}
-		return to, "reprocess", s.cfg.Actor.ReprocessItem(r.Context(), w, id, d)
+		// The second press is for the attempt that its page shows: a page of before does nothing once more.
+		attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
+		if err != nil {
+			return "", "", refusef("what is done again is shown first")
+		}
+		return to, "reprocess", s.cfg.Actor.ReprocessAttempt(r.Context(), w, id, attempt, d)
 	case keep.Skip:
 		return to, "item-skipped", s.cfg.Actor.SkipItem(r.Context(), w, id, d)
 	case keep.Unskip:
