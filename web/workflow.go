@@ -201,7 +201,11 @@ type versionFile struct {
 	Name string
 	Text string
 	Diff []view.DiffLine // from the other version; nil: the same, or nothing to compare
+	Size int             // bytes of the whole file
 }
+
+// Cut reports whether Text is the beginning of the file.
+func (f versionFile) Cut() bool { return f.Size > maxPreview }
 
 // version shows the script of one version, and what differs from another: from the one before, unless the
 // address names one.
@@ -270,7 +274,7 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 	files := d.Deployment.Sources()
 	if before == nil {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
-			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name])})
+			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name]), Size: len(files[name])})
 		}
 		return d, nil
 	}
@@ -281,7 +285,7 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 // filesBetween returns files with what differs from those before, and those that are there no more.
 func filesBetween(before, files map[string]string) (list []versionFile) {
 	for _, d := range view.DiffFiles(before, files) {
-		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, files[d.Name]), Diff: d.Lines})
+		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, files[d.Name]), Diff: d.Lines, Size: len(files[d.Name])})
 	}
 	return list
 }
