@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/web"
 )
 
 // hiddenIn returns the hidden fields of a page as a form.
@@ -140,5 +142,43 @@ func TestKeyIsDecidedAsItWasShown(t *testing.T) {
 				t.Errorf("the page of the first request made the second %s, %v", got.State, err)
 			}
 		})
+	}
+}
+
+// putting is a connector that keeps what was put.
+type putting struct {
+	offering
+	put map[string]string // values by the name of the account
+}
+
+func (p putting) Put(_ context.Context, _ access.Identity, _, name, value string) error {
+	p.put[name] = value
+	return nil
+}
+
+// An account is replaced by who read that it is: not by a name that was typed, and is taken.
+func TestAccountIsReplacedAsItWasShown(t *testing.T) {
+	db := memory.New()
+	actor, err := operator.New(db, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := putting{put: make(map[string]string)}
+	w := &world{TB: t}
+	w.serve(web.Config{Store: db, Actor: actor, Accounts: shelved(), Connector: put})
+	t.Cleanup(w.site.Close)
+	admin := w.as("ann", access.Admin)
+	a := admin.post("/connect/stripe", "name", "work-mail", "credential", "key of a shop")
+	a.want(t, http.StatusConflict, "There is an account <bdi>work-mail</bdi>", "takes its place", `value="work-mail"`)
+	if len(put.put) != 0 || strings.Contains(a.body, "key of a shop") {
+		t.Fatalf("an account was replaced, %v, or its key is shown", put.put)
+	}
+	if a := admin.post("/connect/gmail", "name", "work-mail"); strings.Contains(a.body, "accounts.example.com") {
+		t.Error("a page of a service is offered, which would replace an account")
+	}
+	admin.post("/connect/stripe", append(formOf(t, a.body), "name", "work-mail", "credential", "key of a shop")...)
+	admin.post("/connect/stripe", "name", "new", "credential", "key")
+	if put.put["work-mail"] != "key of a shop" || put.put["new"] != "key" {
+		t.Errorf("put %v", put.put)
 	}
 }

@@ -73,7 +73,7 @@ func TestLogOfAScriptImitatesNothing(t *testing.T) {
 	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "h", Kind: keep.Consumer, Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true, CreatedAt: now, UpdatedAt: now}
 	line := now.Format("15:04:05.000") + " info retry by ada, from the web: approved"
 	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}}, keep.PutRun{Run: run},
-		keep.AppendLogs{Lines: []keep.LogLine{{Run: run.ID, At: now, Level: "info", Text: "one\n" + line + "\rtwo\r\n" + line, Where: "w.js:1:1"}}})
+		keep.AppendLogs{Lines: []keep.LogLine{{Run: run.ID, At: now, Level: "info", Text: "one\n" + line + "\r" + line + "\r\n" + line, Where: "w.js:1:1"}}})
 	page := pagesWith(t, db)("GET", "/runs/run_1", nil)
 	page.want(t, http.StatusOK, "one", line)
 	for _, l := range strings.FieldsFunc(page.body, func(r rune) bool { return r == '\n' || r == '\r' }) { // as a browser ends lines
