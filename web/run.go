@@ -25,7 +25,7 @@ type runsData struct {
 	Statuses  []keep.RunStatus
 	Found     view.Found[keep.RunStatus] // by the filter without status; without counts for unfinished ones
 	Blocked   []runRow                   // that need a look; only on the first page, if nothing else is looked for
-	Open      int                        // unfinished runs that match, of which Blocked has some; counted as Blocked is
+	MoreOpen  bool                       // there are more unfinished runs than were looked at for Blocked
 	Rows      []runRow
 	Each      bool // every attempt and every idle run has a row of its own
 	Pager     pager
@@ -134,17 +134,12 @@ func (s *site) listRuns(ctx context.Context, d *runsData, after, each string) er
 	if after == "" {
 		open := f
 		open.Open = true
-		blocked, _, err := s.cfg.Store.Runs(ctx, open, keep.Page{Limit: mostBlocked, Bare: true})
+		blocked, _, err := s.cfg.Store.Runs(ctx, open, keep.Page{Limit: mostBlocked + 1, Bare: true})
 		if err != nil {
 			return err
 		}
-		if len(blocked) == mostBlocked { // there may be more
-			found, err := view.CountRuns(ctx, s.cfg.Store, open)
-			if err != nil {
-				return err
-			}
-			d.Open = found.Total - mostBlocked
-		}
+		d.MoreOpen = len(blocked) > mostBlocked
+		blocked = blocked[:min(len(blocked), mostBlocked)]
 		blocked = slices.DeleteFunc(blocked, func(r keep.Run) bool { return r.Status == keep.StatusActive })
 		if d.Blocked, err = s.runRows(ctx, blocked); err != nil {
 			return err
