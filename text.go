@@ -14,6 +14,10 @@ func Deceives(r rune) bool {
 		return true
 	case r == 0x200b, r == 0x2060, r == 0xfeff, r == 0x00ad: // invisible
 		return true
+	case r >= 0x2061 && r <= 0x2064, r >= 0x206a && r <= 0x206f, r == 0x180e: // invisible, too: operators, and what is no longer used
+		return true
+	case r == 0x034f, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5, r == 0x3164, r == 0xffa0: // fillers, which are letters that nobody sees
+		return true
 	case r == 0x2028, r == 0x2029: // other ends of lines
 		return true
 	case r >= 0xe0000 && r <= 0xe0fff: // tags

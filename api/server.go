@@ -57,6 +57,7 @@ type Skipper interface {
 type ItemActor interface {
 	CanDoItem(it keep.Item, action keep.Action) error
 	ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	ReprocessAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error
 	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 	UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 }

@@ -40,6 +40,7 @@ type View struct {
 	CreatedAt   time.Time           `json:"created_at"`
 	UpdatedAt   time.Time           `json:"updated_at"`
 	ExpiresAt   *time.Time          `json:"expires_at"` // null: not before its outcome is known
+	Seen        string              `json:"-"`          // names the record as it is now, for Resolution and ForgetSeen
 }
 
 // MarshalJSON writes the times in UTC with milliseconds, as all of Keep does.
@@ -131,6 +132,10 @@ type Resolution struct {
 
 	// By is who says so.
 	By string `json:"by"`
+
+	// Seen is that of the View which the person saw: if the record is another by now, perhaps of another
+	// request with the key, Resolve refuses with keep.ErrStale. If empty, it is whatever there is.
+	Seen string `json:"-"`
 }
 
 // ErrNotUnknown is returned when a record is resolved whose outcome is not
@@ -151,24 +156,30 @@ func (k *Keys) Resolve(ctx context.Context, reference string, res Resolution, no
 		e.Evidence = key.Happened
 		e.Answer = Finding{Happened: true, Status: res.Status, Header: res.Header, Body: []byte(res.Body)}.answer()
 	}
-	return k.move(ctx, reference, e, now)
+	return k.move(ctx, reference, e, res.Seen, now)
 }
 
 // Forget gives a key free whose request is over, with its answer: the next
 // request with it is executed. One that is being executed is refused.
 func (k *Keys) Forget(ctx context.Context, reference, by string, now time.Time) (View, error) {
+	return k.ForgetSeen(ctx, reference, by, "", now)
+}
+
+// ForgetSeen is Forget of the record that the person saw, as View.Seen names it; of another it is keep.ErrStale.
+func (k *Keys) ForgetSeen(ctx context.Context, reference, by, seen string, now time.Time) (View, error) {
 	if by == "" {
 		return View{}, errors.New("forget: who says so is required")
 	}
-	return k.move(ctx, reference, key.Fact{Evidence: key.Forgotten, By: "person: " + by}, now)
+	return k.move(ctx, reference, key.Fact{Evidence: key.Forgotten, By: "person: " + by}, seen, now)
 }
 
-// move learns e about a record.
-func (k *Keys) move(ctx context.Context, reference string, e key.Fact, now time.Time) (View, error) {
+// move learns e about a record. saw is what names the one that the person saw; empty: whatever there is.
+func (k *Keys) move(ctx context.Context, reference string, e key.Fact, saw string, now time.Time) (View, error) {
 	r, err := k.find(ctx, reference)
 	if err != nil {
 		return View{}, err
 	}
+	isSeen := saw == "" || saw == seen(r)
 	// A record that nobody has looked at since its owner died says in_progress.
 	if late, err := key.Apply(r, key.Fact{Evidence: key.LeaseEnded, By: "lease"}, now); err == nil {
 		if err := k.store.Write(ctx, late); err != nil {
@@ -180,6 +191,9 @@ func (k *Keys) move(ctx context.Context, reference string, e key.Fact, now time.
 	next, err := key.Apply(r, e, now)
 	if err != nil {
 		return view(r), fmt.Errorf("%s is %q: %w", reference, r.State, ErrNotUnknown)
+	}
+	if !isSeen {
+		return view(r), fmt.Errorf("%s is not as it was shown: %w", reference, keep.ErrStale)
 	}
 	if err := k.store.Write(ctx, next); errors.Is(err, keep.ErrStale) {
 		return view(r), fmt.Errorf("%s: %w any more", reference, ErrNotUnknown)
@@ -203,7 +217,7 @@ func (k *Keys) find(ctx context.Context, reference string) (key.Record, error) {
 
 func view(r key.Record) View {
 	v := View{Reference: r.ID.String(), Key: r.Key, Caller: r.Caller, Method: r.Method, Path: r.Path, Host: r.Host, State: r.State,
-		Doubts: r.Doubts, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt}
+		Doubts: r.Doubts, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Seen: seen(r)}
 	if r.Answer.Status != 0 {
 		v.Status = &r.Answer.Status
 	}
@@ -221,6 +235,9 @@ func view(r key.Record) View {
 	}
 	return v
 }
+
+// seen names a record as it stands: another request with its key has another name, also where the record is new again.
+func seen(r key.Record) string { return fmt.Sprintf("%d-%d", r.CreatedAt.UnixMilli(), r.Rev) }
 
 // isText reports whether a terminal can show s as it is.
 func isText(s string) bool {

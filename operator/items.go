@@ -42,7 +42,26 @@ func (o *Operator) CanDoItem(it keep.Item, action keep.Action) error {
 // mutations of other attempts mean nothing to the new one. An item with a call whose outcome
 // is not known yet is *ItemError, as it is for SkipItem.
 func (o *Operator) ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error {
+	return o.reprocess(ctx, w, id, d, func(keep.Item) error { return nil })
+}
+
+// ReprocessAttempt is ReprocessItem of an item that is at that attempt, else *ItemError: who decides about what one attempt
+// did does not decide about the next one.
+func (o *Operator) ReprocessAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error {
+	return o.reprocess(ctx, w, id, d, func(it keep.Item) error {
+		if it.Attempt != attempt {
+			return &ItemError{it.ID, it.Status, keep.Reprocess, fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", it.Attempt, attempt)}
+		}
+		return nil
+	})
+}
+
+// reprocess makes an item that check accepts start over.
+func (o *Operator) reprocess(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision, check func(keep.Item) error) error {
 	return o.changeItem(ctx, w, id, keep.Reprocess, func(it keep.Item) error {
+		if err := check(it); err != nil {
+			return err
+		}
 		d.Action = keep.Reprocess
 		if it.Status == keep.ItemAttention {
 			return o.decideItem(ctx, it, d)

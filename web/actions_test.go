@@ -103,7 +103,9 @@ func TestActions(t *testing.T) {
 	t.Run("pause and resume", func(t *testing.T) {
 		c.post("/workflows/mails/pause", "note", "<b>closed</b> until Monday").want(t, 200, "The workflow is paused.", ">Resume ", "&lt;b&gt;closed&lt;/b&gt; until Monday")
 		c.post("/workflows/mails/pause", "note", strings.Repeat("x", 4001)).want(t, 400, "a note has at most 4000 characters")
-		c.post("/workflows/mails/resume").want(t, 200, "The workflow runs again.", ">Pause ")
+		_, form, _ := strings.Cut(c.get("/workflows/mails").body, `action="/workflows/mails/resume"`)
+		form, _, _ = strings.Cut(form, "</form>")
+		c.post("/workflows/mails/resume", formOf(t, form)...).want(t, 200, "The workflow runs again.", ">Pause ")
 		c.post("/workflows/nobody/pause").want(t, 404, "no workflow &#34;nobody&#34;")
 	})
 	t.Run("run now", func(t *testing.T) {
@@ -359,8 +361,10 @@ func TestKeys(t *testing.T) {
 	c.get(refs[0]+"/confirm?action=did-not-happen").want(t, 409, "Already answered")
 	c.get(refs[0]+"/confirm?action=eat").want(t, 400)
 	c.post(refs[0], "action", "happened", "status", "200").want(t, 409, "Already answered")
-	c.post(refs[1], "action", "happened", "status", "20x").want(t, 400)
-	c.post(refs[1], "action", "happened", "status", "201", "body", `{"id":8}`).want(t, 200, "retries with this key get the answer", "&#34;id&#34;: 8", "person: ada")
+	shown := formOf(t, c.get(refs[1]).body)
+	c.post(refs[1], append(shown, "action", "happened", "status", "20x")...).want(t, 400, "not &#34;20x&#34;")
+	c.post(refs[1], "action", "happened", "status", "201").want(t, 400, "shown first")
+	c.post(refs[1], append(shown, "action", "happened", "status", "201", "body", `{"id":8}`)...).want(t, 200, "retries with this key get the answer", "&#34;id&#34;: 8", "person: ada")
 	free(refs[2], "forget")
 	c.post(refs[2], "action", "eat").want(t, 400)
 	c.get("/keys/key_00000000000000000000000000").want(t, 404)

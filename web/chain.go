@@ -20,8 +20,8 @@ const mostOfChain = 12
 func drawChain(d inputData) drawing {
 	g := graph.Graph{Title: "What became of the input: events, runs and calls"}
 	g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, d.Title), Sub: "input · " + d.State, Kind: "input", State: d.Tone, Round: true})
-	chains, order := make(map[keep.RunID]int), []keep.Run{}
-	for _, r := range slices.Backward(d.Attempts) { // oldest first: the last attempt stands for all
+	chains, order, isMore := make(map[keep.RunID]int), []keep.Run{}, 0 // isMore: more than mostOfChain, if there is a run without a box
+	for _, r := range slices.Backward(d.Attempts) {                    // oldest first: the last attempt stands for all
 		if i, known := chains[r.Chain]; known {
 			order[i] = r
 			continue
@@ -29,6 +29,8 @@ func drawChain(d inputData) drawing {
 		if len(order) < mostOfChain {
 			chains[r.Chain] = len(order)
 			order = append(order, r)
+		} else {
+			isMore = mostOfChain + 1
 		}
 	}
 	of := func(id keep.RunID) int { // the box of a run of any attempt
@@ -68,7 +70,11 @@ func drawChain(d inputData) drawing {
 		g.Nodes = append(g.Nodes, graph.Node{Label: cut(22, string(m.Tool)), Sub: word(m.State), Kind: "call", State: tone(m.State), Link: mutationPath(m.Key), Round: true})
 	}
 	// The labels are escaped by package graph.
-	return drawing{Wide: template.HTML(graph.SVG(g, graph.Right, "wide")), Tall: template.HTML(graph.SVG(g, graph.Down, "tall"))}
+	out := drawing{Wide: template.HTML(graph.SVG(g, graph.Right, "wide")), Tall: template.HTML(graph.SVG(g, graph.Down, "tall"))}
+	if max(len(d.Events), len(d.Outputs), isMore) > mostOfChain {
+		out.Cut = "The picture has at most " + number(mostOfChain) + " events, runs and calls of each; more are below."
+	}
+	return out
 }
 
 // eventNode is the box of an event. One that is reserved is pending in the store, but no longer free.

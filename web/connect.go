@@ -127,6 +127,15 @@ func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
 	}
 	by, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
+	// What an account holds is gone when another takes its place, so that is done for who has read it.
+	switch there, err := s.hasAccount(r.Context(), name); {
+	case err != nil:
+		return err
+	case there && r.PostForm.Get("replaces") != name:
+		d := connectData{Offer: o, Name: name, Replaces: true, Redirect: s.callback(r)}
+		s.render(w, r, "connect_form", page{Title: "Connect " + o.Title, Section: "connections", Status: http.StatusConflict, Data: d}, "")
+		return nil
+	}
 	if !o.OAuth {
 		if err := s.cfg.Connector.Put(r.Context(), by, o.Pack, name, r.PostForm.Get("credential")); err != nil {
 			return err

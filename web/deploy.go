@@ -163,10 +163,13 @@ func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
 		if d.New {
 			d.Workflow = d.Declares
 		}
-		if to, err = s.tryScript(r.Context(), d, now); err != nil {
-			return err
-		}
-		if len(d.Wrong) > 0 || d.Check != nil && !d.Check.OK() {
+		to, err = s.tryScript(r.Context(), d, now)
+		switch {
+		case err != nil && r.Context().Err() != nil:
+			return err // nobody reads the form
+		case err != nil:
+			p.Status = s.failed(r, d, err)
+		case len(d.Wrong) > 0 || d.Check != nil && !d.Check.OK():
 			p.Status = http.StatusUnprocessableEntity
 		}
 	}
@@ -174,8 +177,24 @@ func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
 		http.Redirect(w, r, to, http.StatusSeeOther)
 		return nil
 	}
-	s.render(w, r, "deploy", p, "")
+	f, err := s.frame(r, p, "")
+	if err != nil { // what is around the page needs the store, and the text is worth more
+		s.log.ErrorContext(r.Context(), "serve page", "path", r.URL.Path, "err", err)
+		f = frame{page: p, Who: f.Who, Version: s.cfg.Version}
+	}
+	s.write(w, r, "deploy", f)
 	return nil
+}
+
+// failed says on the form what failed, which may be after the version was stored, and returns the status of the answer.
+func (s *site) failed(r *http.Request, d *deployData, err error) int {
+	status, t := statusOf(err)
+	if status == http.StatusInternalServerError {
+		s.log.ErrorContext(r.Context(), "serve page", "path", r.URL.Path, "err", err)
+	}
+	d.Check = nil
+	d.Wrong = append(d.Wrong, t.What+": "+t.Why, "Look at the version in force before you press again.")
+	return status
 }
 
 // tryScript checks the script of a form, and deploys or proposes it if that was asked for and it is

@@ -30,6 +30,7 @@ type bench struct {
 	*world
 	noPlan string // why there is none; empty: there is one
 	before func() // what happens before the next script is taken; nil: nothing
+	fails  error  // of all that is asked for; nil: none
 }
 
 func (b *bench) read(ctx context.Context, w keep.WorkflowName, s api.Script) (*host.Workflow, workflow.Report, error) {
@@ -57,6 +58,9 @@ func (b *bench) read(ctx context.Context, w keep.WorkflowName, s api.Script) (*h
 }
 
 func (b *bench) Check(ctx context.Context, w keep.WorkflowName, s api.Script) (out web.Checked, err error) {
+	if b.fails != nil {
+		return out, b.fails
+	}
 	script, effects, err := b.read(ctx, w, s)
 	if built, ok := errors.AsType[*sandbox.BuildError](err); ok {
 		for _, p := range built.Problems {
@@ -87,6 +91,9 @@ func (b *bench) Propose(ctx context.Context, w keep.WorkflowName, p api.NewPropo
 }
 
 func (b *bench) consent(ctx context.Context, w keep.WorkflowName, s api.Script, over *keep.Version, c operator.Consent) (operator.Deployed, error) {
+	if b.fails != nil {
+		return operator.Deployed{}, b.fails
+	}
 	script, effects, err := b.read(ctx, w, s)
 	if err != nil {
 		return operator.Deployed{}, err

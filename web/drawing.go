@@ -9,17 +9,21 @@ import (
 )
 
 // A drawing is the picture of a workflow, for wide screens and for narrow ones.
-type drawing struct{ Wide, Tall template.HTML }
+type drawing struct {
+	Wide, Tall template.HTML
+	Cut        string // what is left out; empty: nothing
+}
 
 // draw makes the picture of a workflow: what flows where, how much waits, and where
 // it is blocked.
 func draw(d workflowData) drawing {
 	g := graphOf(d)
 	// The labels are escaped by package graph.
-	return drawing{
-		Wide: template.HTML(graph.SVG(g, graph.Right, "wide")),
-		Tall: template.HTML(graph.SVG(g, graph.Down, "tall")),
+	out := drawing{Wide: template.HTML(graph.SVG(g, graph.Right, "wide")), Tall: template.HTML(graph.SVG(g, graph.Down, "tall"))}
+	if n := len(g.Edges); n > graph.MaxEdges {
+		out.Cut = "The picture has the first " + number(graph.MaxEdges) + " of " + number(n) + " arrows."
 	}
+	return out
 }
 
 // graphOf returns handlers and topics as nodes, in the order of the script.

@@ -66,10 +66,14 @@ type eventData struct {
 	Payload payload
 	Inputs  []keep.Input
 	Runs    []keep.Run // that worked on it, newest first
+	Older   bool       // there are older ones
 	Query   string     // names the event in links
 	MaySkip bool
 	Skipped bool
 }
+
+// MoreInputs is how many inputs the event comes from that the page does not list.
+func (d eventData) MoreInputs() int { return max(len(d.CausedBy)-maxShown, 0) }
 
 // eventQuery names an event in a link. Message ids are anything, so they are no
 // part of a path.
@@ -96,9 +100,11 @@ func (s *site) event(r *http.Request) (page, error) {
 	if d.Inputs, err = s.inputsByID(r.Context(), ev.CausedBy); err != nil {
 		return p, err
 	}
-	if d.Runs, err = s.cfg.Store.RunsOfEvent(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, maxShown); err != nil {
+	runs, err := s.cfg.Store.RunsOfEvent(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, maxShown+1)
+	if err != nil {
 		return p, err
 	}
+	d.Runs, d.Older = newest(runs)
 	p.Data = d
 	return p, nil
 }

@@ -55,6 +55,8 @@ func funcs(s *static) template.FuncMap {
 		"sentence": sentence,
 		"prose":    func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
 		"cut":      func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
+		"typed":    typed,
+		"logged":   logged,
 		"num":      number,
 		"plural":   plural,
 		"noun":     noun,
@@ -112,6 +114,15 @@ func looks(m keep.Mutation) string {
 		return "Nobody can be asked, since there is no tool " + string(m.Tool) + " in this program or its keep.toml: put it back, or decide when Keep asks you. It looks again"
 	}
 	return "The service is asked again"
+}
+
+// maxLogged bounds what is shown of one entry of a log, in bytes.
+const maxLogged = 4096
+
+// logged returns an entry of a log, whose lines after the first begin with a sign: no script writes a line that looks as if Keep
+// had. A browser ends a line at a carriage return, too.
+func logged(text string) string {
+	return strings.NewReplacer("\r\n", "\n  │ ", "\r", "\n  │ ", "\n", "\n  │ ").Replace(cut(maxLogged, text))
 }
 
 // maxProse bounds a text: it may quote what a service said.

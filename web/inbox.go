@@ -549,7 +549,7 @@ func withLimit(r *http.Request, d keep.Decision, who access.Identity) (keep.Deci
 		h, err := strconv.ParseFloat(hours, 64)
 		// As long as budget.MaxPer: no budget looks further back, and a raise that outlives it is another
 		// limit, which belongs into keep.toml.
-		if err != nil || h <= 0 || h > 24*366 {
+		if err != nil || !(h > 0 && h <= 24*366) { // NaN is neither
 			return d, refusef("the hours until the raise ends must be a number that is more than 0")
 		}
 		d.Until = time.Now().Add(time.Duration(h * float64(time.Hour))).UTC().Truncate(time.Millisecond)

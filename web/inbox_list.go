@@ -24,6 +24,7 @@ type inboxData struct {
 	More      int  // causes that are not shown
 	Cut       bool // there may be more causes, and more questions of each, than were read
 	Cause     *causeRow
+	Only      bool // the list is of one cause, which may be gone
 	Workflow  keep.WorkflowName
 	Workflows []keep.WorkflowName
 	Pager     pager
@@ -199,7 +200,7 @@ func (s *site) listCause(ctx context.Context, d *inboxData, key, from string) er
 	}
 	// A cause that is gone, because all of it was answered, is an empty list and no error: the reader may
 	// have answered it just now.
-	d.Each, d.Cause = true, cause
+	d.Each, d.Only, d.Cause = true, true, cause
 	for _, c := range cards {
 		c.Account = cause != nil && cause.Code == keep.CodeAccount
 		d.Cards = append(d.Cards, causeCard{card: c})

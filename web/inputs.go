@@ -260,10 +260,19 @@ type inputData struct {
 	inputRow
 	Events   []keep.Event // newest first
 	More     bool         // there are more events than shown
+	Older    olderThan
 	MaySkip  bool
 	Attempts []keep.Run // that tried its events, newest first
 	Skips    []card     // questions by whose answers events were skipped, newest first
 	Drawing  drawing
+}
+
+// An olderThan is what is left out of the lists of a page, which have the newest.
+type olderThan struct{ Calls, Runs bool }
+
+// newest returns the first of a list that was read with one more than a page shows, and whether there are more.
+func newest[T any](list []T) ([]T, bool) {
+	return list[:min(len(list), maxShown)], len(list) > maxShown
 }
 
 // maxShown bounds what belongs to one thing and is listed on its page.
@@ -288,18 +297,22 @@ func (s *site) input(r *http.Request) (page, error) {
 		return p, err
 	}
 	d := inputData{inputRow: rows[0], MaySkip: in.Status == keep.InputPending}
-	if d.Outputs, _, err = s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxShown, Bare: true}); err != nil {
+	var next string
+	if d.Outputs, next, err = s.cfg.Store.Mutations(ctx, keep.MutationFilter{Input: in.ID}, keep.Page{Limit: maxShown, Bare: true}); err != nil {
 		return p, err
 	}
 	slices.Reverse(d.Outputs)
+	d.Older.Calls = next != ""
 	events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: maxShown, Bare: true})
 	if err != nil {
 		return p, err
 	}
 	d.Events, d.More = events, next != ""
-	if d.Attempts, err = s.cfg.Store.RunsOf(ctx, in.ID, maxShown); err != nil {
+	runs, err := s.cfg.Store.RunsOf(ctx, in.ID, maxShown+1)
+	if err != nil {
 		return p, err
 	}
+	d.Attempts, d.Older.Runs = newest(runs)
 	d.Drawing = drawChain(d)
 	if view.SkippedOf(events, maxShown) != view.SkippedNone {
 		d.Skips, err = s.skips(ctx, d.Attempts)

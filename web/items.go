@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
@@ -61,6 +62,7 @@ type itemData struct {
 	keep.Item
 	Query     string // names the item in links
 	Attempts  []itemAttempt
+	Older     bool // there are older calls, which are not in Attempts
 	Question  *keep.Escalation
 	Reprocess string // why it cannot be done; empty: it can
 	Skip      string
@@ -91,11 +93,11 @@ func (s *site) item(r *http.Request) (page, error) {
 	d := itemData{Item: it, Query: itemQuery(it.Workflow, it.ID)}
 	d.Reprocess, d.Skip = s.refusal(it, keep.Reprocess), s.refusal(it, keep.Skip)
 	d.Unskip = s.refusal(it, keep.Unskip)
-	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
+	ms, next, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
 	if err != nil {
 		return p, err
 	}
-	d.Attempts = attempts(ms)
+	d.Attempts, d.Older = attempts(ms), next != ""
 	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Item: it.ID, Open: true}, keep.Page{Limit: 1})
 	if err != nil {
 		return p, err
@@ -138,6 +140,7 @@ type confirmItemData struct {
 	Query string
 	Note  string
 	Calls []keep.Mutation // of the current attempt that were applied, oldest first
+	Older bool            // the attempt may have older ones
 }
 
 // confirmItem asks for the second press before an item is done again.
@@ -152,13 +155,15 @@ func (s *site) confirmItem(r *http.Request) (page, error) {
 	if why := s.refusal(it, keep.Reprocess); why != "" {
 		return p, refusef("the item cannot be done again: %s", why)
 	}
-	ms, _, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
+	ms, next, err := s.cfg.Store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: maxShown, Bare: true})
 	d := confirmItemData{Item: it, Query: itemQuery(it.Workflow, it.ID), Note: cut(4*maxNote, q.Get("note"))}
 	for _, m := range slices.Backward(ms) {
 		if m.Attempt == it.Attempt && m.State == keep.Applied {
 			d.Calls = append(d.Calls, m)
 		}
 	}
+	// Calls come newest first, so those of the attempt are whole once one of an attempt before came.
+	d.Older = next != "" && ms[len(ms)-1].Attempt >= it.Attempt
 	p.Data = d
 	return p, err
 }
@@ -178,7 +183,12 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 		if r.PostForm.Get("confirm") == "" {
 			return "/item/confirm" + itemQuery(w, id) + "&" + url.Values{"note": {d.Note}}.Encode(), "", nil
 		}
-		return to, "reprocess", s.cfg.Actor.ReprocessItem(r.Context(), w, id, d)
+		// The second press is for the attempt that its page shows: a page of before does nothing once more.
+		attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
+		if err != nil {
+			return "", "", refusef("what is done again is shown first")
+		}
+		return to, "reprocess", s.cfg.Actor.ReprocessAttempt(r.Context(), w, id, attempt, d)
 	case keep.Skip:
 		return to, "item-skipped", s.cfg.Actor.SkipItem(r.Context(), w, id, d)
 	case keep.Unskip:

@@ -128,9 +128,17 @@ func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 	if (action == "did-not-happen" || action == "forget") && r.PostForm.Get("confirm") == "" {
 		return to + "/confirm" + query("action", action), "", nil
 	}
+	// A decision is about the request that the page showed, and about no later one with the same key.
+	seen := r.PostForm.Get("seen")
+	switch isSaid := action == "happened" || action == "did-not-happen"; {
+	case isSaid && seen == "" && v.State != key.Unknown:
+		return "", "", idempotency.ErrNotUnknown
+	case seen == "" && (isSaid || action == "forget"):
+		return "", "", refusef("what is decided is shown first")
+	}
 	switch action {
 	case "did-not-happen":
-		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{By: who.Name}, time.Now())
+		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{By: who.Name, Seen: seen}, time.Now())
 		return to, "released", err
 	case "happened":
 		status, err := strconv.Atoi(r.PostForm.Get("status"))
@@ -138,10 +146,10 @@ func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 			return "", "", refusef("the status of the answer is a number from 200 to 599, not %q", cut(20, r.PostForm.Get("status")))
 		}
 		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{
-			Happened: true, Status: status, Body: r.PostForm.Get("body"), By: who.Name}, time.Now())
+			Happened: true, Status: status, Body: r.PostForm.Get("body"), By: who.Name, Seen: seen}, time.Now())
 		return to, "resolved", err
 	case "forget":
-		_, err = s.cfg.Keys.Forget(r.Context(), v.Reference, who.Name, time.Now())
+		_, err = s.cfg.Keys.ForgetSeen(r.Context(), v.Reference, who.Name, seen, time.Now())
 		return to, "released", err
 	default:
 		return "", "", refusef("a key can be resolved or forgotten, not %q", cut(40, action))

@@ -25,6 +25,7 @@ type runsData struct {
 	Statuses  []keep.RunStatus
 	Found     view.Found[keep.RunStatus] // by the filter without status; without counts for unfinished ones
 	Blocked   []runRow                   // that need a look; only on the first page, if nothing else is looked for
+	MoreOpen  bool                       // there are more unfinished runs than were looked at for Blocked
 	Rows      []runRow
 	Each      bool // every attempt and every idle run has a row of its own
 	Pager     pager
@@ -133,10 +134,12 @@ func (s *site) listRuns(ctx context.Context, d *runsData, after, each string) er
 	if after == "" {
 		open := f
 		open.Open = true
-		blocked, _, err := s.cfg.Store.Runs(ctx, open, keep.Page{Limit: mostBlocked, Bare: true})
+		blocked, _, err := s.cfg.Store.Runs(ctx, open, keep.Page{Limit: mostBlocked + 1, Bare: true})
 		if err != nil {
 			return err
 		}
+		d.MoreOpen = len(blocked) > mostBlocked
+		blocked = blocked[:min(len(blocked), mostBlocked)]
 		blocked = slices.DeleteFunc(blocked, func(r keep.Run) bool { return r.Status == keep.StatusActive })
 		if d.Blocked, err = s.runRows(ctx, blocked); err != nil {
 			return err
@@ -237,6 +240,8 @@ type runData struct {
 	Logs      []keep.LogLine
 	Saw       saw
 	Inputs    []keep.Input
+	Causes    int // inputs that it is about, with those that are not in Inputs
+	Older     olderThan
 	Story     []entry
 	Source    *excerpt // where it failed; nil: unknown
 	Prepared  *payload
@@ -343,10 +348,11 @@ func (s *site) readAttempts(ctx context.Context, d *runData) error {
 // readMutations reads the mutations of the chain, with their history. A retry owns
 // the mutation of the attempt before it.
 func (s *site) readMutations(ctx context.Context, d *runData) error {
-	var err error
-	if d.Mutations, err = s.cfg.Store.Calls(ctx, d.Chain, maxShown); err != nil {
+	calls, err := s.cfg.Store.Calls(ctx, d.Chain, maxShown+1)
+	if err != nil {
 		return err
 	}
+	d.Mutations, d.Older.Calls = newest(calls)
 	slices.Reverse(d.Mutations)
 	keys := make([]keep.MutationKey, len(d.Mutations))
 	for i, m := range d.Mutations {
@@ -380,6 +386,7 @@ func (s *site) readCauses(ctx context.Context, d *runData) error {
 	if err != nil {
 		return err
 	}
+	d.Causes = len(ids)
 	d.Inputs, err = s.inputsByID(ctx, ids)
 	return err
 }
@@ -435,6 +442,14 @@ func (d *runData) Later() *keep.Run {
 		return nil
 	}
 	return &d.Attempts[i]
+}
+
+// MoreInputs is how many inputs the run is about that the page does not list.
+func (d *runData) MoreInputs() int { return max(d.Causes-maxShown, 0) }
+
+// Short reports whether what the page tells of the chain begins in its middle.
+func (d *runData) Short() bool {
+	return d.Made > len(d.Attempts) || d.Older.Calls || len(d.Questions) == maxShown
 }
 
 // Said reports whether the page says the message of the last error already, where it says what

@@ -28,6 +28,6 @@ type Keys interface {
 	// Resolve records what a person knows about one whose outcome is unknown; of another the error is
 	// idempotency.ErrNotUnknown.
 	Resolve(ctx context.Context, reference string, res idempotency.Resolution, now time.Time) (idempotency.View, error)
-	// Forget gives a key free: the next request with it is executed.
-	Forget(ctx context.Context, reference, by string, now time.Time) (idempotency.View, error)
+	// ForgetSeen gives a key free, as the person saw it: the next request with it is executed.
+	ForgetSeen(ctx context.Context, reference, by, seen string, now time.Time) (idempotency.View, error)
 }

@@ -162,6 +162,26 @@ type confirmTogetherData struct {
 	Action keep.Action
 	Note   string
 	Asks   []confirmData
+	Left   []leftOut
+}
+
+// A leftOut is a question that was chosen and is not answered by the second press.
+type leftOut struct {
+	ID            keep.EscalationID
+	Question, Why string
+}
+
+// leaves returns why the second press is not for a question; empty: it is.
+func (d confirmTogetherData) leaves(q keep.Escalation) string {
+	switch {
+	case !q.ClosedAt.IsZero():
+		return "it was answered meanwhile"
+	case !d.Action.NeedsConfirmation() || !q.Allows(d.Action):
+		return "it does not offer that"
+	case !cardOf(q).ShownWhole():
+		return "it is too long for a list"
+	}
+	return ""
 }
 
 // confirmTogether asks for the second press, and shows what would be sent. It has what is
@@ -175,10 +195,11 @@ func (s *site) confirmTogether(r *http.Request) (page, error) {
 		if err != nil {
 			return p, err
 		}
-		i := slices.IndexFunc(q.Choices, func(c keep.Choice) bool { return c.Action == d.Action && c.Action.NeedsConfirmation() })
-		if i < 0 || !q.ClosedAt.IsZero() || !cardOf(q).ShownWhole() {
+		if why := d.leaves(q); why != "" {
+			d.Left = append(d.Left, leftOut{q.ID, q.Question, why})
 			continue
 		}
+		i := slices.IndexFunc(q.Choices, func(c keep.Choice) bool { return c.Action == d.Action })
 		d.Label = q.Choices[i].Label
 		d.Asks = append(d.Asks, confirmData{card: cardOf(q), Choice: q.Choices[i]})
 	}

@@ -14,7 +14,8 @@ import (
 type saw struct {
 	Known     bool // something is kept
 	Stretches []stretch
-	Dropped   int // entries that did not fit in, and those that the page leaves out
+	Dropped   int // entries that did not fit in
+	Left      int // entries that are kept, and that the page leaves out
 }
 
 // A sawEntry is one line of it.
@@ -44,7 +45,7 @@ func (s *site) readSaw(ctx context.Context, d *runData) error {
 			}
 		}
 	}
-	out := saw{Known: some, Dropped: t.Dropped + len(all) - len(shown), Stretches: waterfall(shown, known)}
+	out := saw{Known: some, Dropped: t.Dropped, Left: len(all) - len(shown), Stretches: waterfall(shown, known)}
 	d.Saw = out
 	return err
 }

@@ -3,6 +3,8 @@ package web
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -199,7 +201,11 @@ type versionFile struct {
 	Name string
 	Text string
 	Diff []view.DiffLine // from the other version; nil: the same, or nothing to compare
+	Size int             // bytes of the whole file
 }
+
+// Cut reports whether Text is the beginning of the file.
+func (f versionFile) Cut() bool { return f.Size > maxPreview }
 
 // version shows the script of one version, and what differs from another: from the one before, unless the
 // address names one.
@@ -268,7 +274,7 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 	files := d.Deployment.Sources()
 	if before == nil {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
-			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name])})
+			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name]), Size: len(files[name])})
 		}
 		return d, nil
 	}
@@ -279,7 +285,7 @@ func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error
 // filesBetween returns files with what differs from those before, and those that are there no more.
 func filesBetween(before, files map[string]string) (list []versionFile) {
 	for _, d := range view.DiffFiles(before, files) {
-		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, files[d.Name]), Diff: d.Lines})
+		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, files[d.Name]), Diff: d.Lines, Size: len(files[d.Name])})
 	}
 	return list
 }
@@ -297,16 +303,32 @@ func (s *site) pause(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	return "/workflows/" + string(w), "paused", s.cfg.Actor.Pause(r.Context(), w, note)
+	return "/workflows/" + string(w), "paused", s.cfg.Actor.PauseRunning(r.Context(), w, note)
 }
 
+// resume ends the pause that the page showed, by its note: who paused for another reason since is not passed over.
 func (s *site) resume(r *http.Request) (to, did string, err error) {
-	w, err := s.workflowOf(r)
+	w, err := s.cfg.Store.Workflow(r.Context(), keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return "", "", err
 	}
-	return "/workflows/" + string(w), "resumed", s.cfg.Actor.Resume(r.Context(), w)
+	if err := r.ParseForm(); err != nil {
+		return "", "", err
+	}
+	if r.PostForm.Get("of") != noteMark(w.PauseNote) {
+		return "", "", fmt.Errorf("%s is not paused with the note that was shown: %w", w.Name, keep.ErrStale)
+	}
+	return "/workflows/" + string(w.Name), "resumed", s.cfg.Actor.ResumePaused(r.Context(), w.Name, w.PauseNote)
 }
+
+// noteMark tells one note from another in a field that keeps no note as it is: browsers change the ends of its lines.
+func noteMark(note string) string {
+	sum := sha256.Sum256([]byte(note))
+	return hex.EncodeToString(sum[:8])
+}
+
+// PauseMark is noteMark of the note of the pause.
+func (d workflowData) PauseMark() string { return noteMark(d.PauseNote) }
 
 // workflowOf looks the workflow of a path up, so that an unknown name is not found.
 func (s *site) workflowOf(r *http.Request) (keep.WorkflowName, error) {

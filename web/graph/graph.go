@@ -17,6 +17,9 @@ type Node struct {
 	Round bool   // ends like a pill
 }
 
+// MaxEdges is how many edges of a graph are drawn: a picture with more shows nobody anything, and takes seconds to lay out.
+const MaxEdges = 500
+
 // An Edge leads from one node to another, by their places in Graph.Nodes.
 type Edge struct{ From, To int }
 

@@ -15,7 +15,10 @@ func (l *layers) order() {
 	place := make([]float64, len(l.vs))
 	l.number(place)
 	best, least := l.cloneRows(), l.crossings(place)
-	for sweep := 0; sweep < sweeps && least > 0; sweep++ {
+	for sweep := range l.rounds(sweeps) {
+		if least == 0 {
+			break
+		}
 		forward := sweep%2 == 0
 		for k := range l.rows {
 			row := l.rows[k]
@@ -29,6 +32,14 @@ func (l *layers) order() {
 		}
 	}
 	l.rows = best
+}
+
+// large is how many vertices a layout is improved of as often as it takes; of more, so often that it takes no longer.
+const large = 5000
+
+// rounds returns how often a layout is improved where n times is best.
+func (l *layers) rounds(n int) int {
+	return max(min(n, n*large/max(len(l.vs), 1)), 2)
 }
 
 // sortRow sorts a layer by its neighbours in the layer that was sorted before.
@@ -75,25 +86,42 @@ func (l *layers) cloneRows() [][]int {
 	return out
 }
 
-// crossings counts the pairs of edges that cross between two layers.
+// crossings counts the pairs of edges that cross between two layers, in a time that hardly grows faster than their number.
 func (l *layers) crossings(place []float64) int {
 	count := 0
+	var ends []float64 // of the edges of a row, by where they begin
 	for _, row := range l.rows {
-		var passed []float64 // where the edges of the vertices before end
+		ends = ends[:0]
 		for _, v := range row {
-			var ends []float64
+			from := len(ends)
 			for _, w := range l.vs[v].after {
 				ends = append(ends, place[w])
 			}
-			for _, e := range ends {
-				for _, p := range passed {
-					if p > e {
-						count++
-					}
-				}
-			}
-			passed = append(passed, ends...)
+			slices.Sort(ends[from:]) // two edges of one vertex do not cross
+		}
+		count += inversions(ends, make([]float64, len(ends)))
+	}
+	return count
+}
+
+// inversions sorts list, and returns how many pairs in it were out of order. spare is as long.
+func inversions(list, spare []float64) int {
+	if len(list) < 2 {
+		return 0
+	}
+	mid := len(list) / 2
+	count := inversions(list[:mid], spare[:mid]) + inversions(list[mid:], spare[mid:])
+	i, j := 0, mid
+	for k := range spare {
+		if j == len(list) || i < mid && list[i] <= list[j] {
+			spare[k] = list[i]
+			i++
+		} else {
+			spare[k] = list[j]
+			j++
+			count += mid - i
 		}
 	}
+	copy(list, spare)
 	return count
 }

@@ -17,7 +17,7 @@ func (l *layers) place() {
 			at += l.extent(v) + l.gapAcross
 		}
 	}
-	for pull := range pulls {
+	for pull := range l.rounds(pulls) {
 		for k := range l.rows {
 			row := l.rows[k]
 			if pull%2 == 1 {

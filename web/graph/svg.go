@@ -13,7 +13,11 @@ const maxLabel = 23
 // SVG returns the picture of g. Its parts have the classes node, edge, sub and
 // those of the nodes; colours are the page's. id must be unique in the page: the
 // parts that are referred to are named after it.
+//
+// Of more than MaxEdges edges it has the first, and its description says so.
 func SVG(g Graph, d Direction, id string) string {
+	all := len(g.Edges)
+	g.Edges = g.Edges[:min(all, MaxEdges)]
 	l := arrange(g, d.spacing())
 	if d == Down {
 		l = l.turned()
@@ -23,7 +27,7 @@ func SVG(g Graph, d Direction, id string) string {
 	fmt.Fprintf(&b, `<svg class="graph" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="group" aria-labelledby="%s-title %s-desc">`,
 		l.size.along, l.size.across, l.size.along, l.size.across, id, id)
 	fmt.Fprintf(&b, `<title id="%s-title">%s</title><desc id="%s-desc">%s</desc>`,
-		id, html.EscapeString(g.Title), id, html.EscapeString(g.description()))
+		id, html.EscapeString(g.Title), id, html.EscapeString(g.description()+more(len(g.Edges), all)))
 	fmt.Fprintf(&b, `<defs><marker id="%s-head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" class="head"/></marker></defs>`, id)
 	for _, points := range l.edges {
 		if len(points) > 0 {
@@ -64,6 +68,14 @@ func (g Graph) description() string {
 		fmt.Fprintf(&b, "%s feeds %s.", g.Nodes[e.From].Label, g.Nodes[e.To].Label)
 	}
 	return b.String()
+}
+
+// more says how many edges there are, if not all are drawn.
+func more(drawn, all int) string {
+	if drawn == all {
+		return ""
+	}
+	return fmt.Sprintf(" It has the first %d of %d edges.", drawn, all)
 }
 
 // write draws a node around a point.

@@ -278,8 +278,12 @@
 		if (response && (response.status >= 400 || response.raw.redirected)) {
 			e.preventDefault();
 			if (response.raw.redirected) ended();
-			else state("not up to date: the server answers " + response.status);
+			else if (ofPage(e)) missed("the server answers " + response.status, response.status >= 500 || response.status === 429);
 			return;
+		}
+		if (ofPage(e) && stale) {
+			stale = "";
+			tell();
 		}
 		if ($("#ended")) $("#ended").hidden = true;
 		var row = here(), still = place();
@@ -296,11 +300,33 @@
 		var row = kept && document.getElementById(kept);
 		if (row && row.hasAttribute("data-row") && !isField(document.activeElement)) row.classList.add("here");
 	});
-	document.addEventListener("htmx:sse:after:connection", function () { state("live"); });
+	document.addEventListener("htmx:error", function (e) { if (ofPage(e)) missed("the server cannot be reached", true); });
+	document.addEventListener("htmx:sse:after:connection", function () {
+		connected = true;
+		tell();
+	});
 	document.addEventListener("htmx:sse:error", function (e) {
-		state("reconnecting…");
+		connected = false;
+		tell();
 		if (e.detail.status === 401) ended();
 	});
+
+	// A page that could not be read again says so, and is read again soon, also if nothing else changes, where that may help.
+	var connected = false, stale = "", again = null;
+	function ofPage(e) {
+		var ctx = e.detail && e.detail.ctx;
+		return !!ctx && !!ctx.sourceElement && ctx.sourceElement.id === "page";
+	}
+	function missed(why, mayHelp) {
+		stale = "not up to date: " + why;
+		tell();
+		clearTimeout(again);
+		if (mayHelp) again = setTimeout(function () {
+			var live = $("#live");
+			if (live) live.dispatchEvent(new CustomEvent("keep-changed"));
+		}, 2000);
+	}
+	function tell() { state(!connected ? "reconnecting…" : stale || "live"); }
 
 	// A session that ended leads to the login, but not away from what was written.
 	function ended() {

@@ -1,0 +1,184 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/web"
+)
+
+// hiddenIn returns the hidden fields of a page as a form.
+func hiddenIn(tb testing.TB, body string, more ...string) url.Values {
+	tb.Helper()
+	form := url.Values{}
+	pairs := append(formOf(tb, body), more...)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		form.Set(pairs[i], pairs[i+1])
+	}
+	return form
+}
+
+// An item that was done again since its page was made is not done once more by that page.
+func TestReprocessIsOfTheAttemptThatWasShown(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	item := func(attempt int) keep.PutItem {
+		return keep.PutItem{Item: keep.Item{Workflow: "w", ID: "17", Title: "Order 17", Status: keep.ItemDone, Attempt: attempt, CreatedAt: now, UpdatedAt: now}}
+	}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}}, item(1))
+	ask := pagesWith(t, db)
+	const path = "/item?workflow=w&id=17"
+	shown := ask("GET", "/item/confirm?workflow=w&id=17", nil)
+	shown.want(t, http.StatusOK, "It starts over as attempt 2")
+	form := hiddenIn(t, shown.body)
+	ask("POST", path, form).want(t, http.StatusSeeOther)
+	it, err := db.Item(t.Context(), "w", "17")
+	if err != nil || it.Attempt != 2 {
+		t.Fatalf("attempt %d, %v", it.Attempt, err)
+	}
+	it.Status = keep.ItemDone // its job did it again
+	commit(t, db, "w", now, keep.PutItem{Item: it})
+	ask("POST", path, form).want(t, http.StatusConflict, "Not in this state", "attempt 2")
+	ask("POST", path, url.Values{"action": {"reprocess"}, "confirm": {"1"}}).want(t, http.StatusBadRequest, "shown first")
+	if it, err = db.Item(t.Context(), "w", "17"); err != nil || it.Attempt != 2 || it.Status != keep.ItemDone {
+		t.Errorf("the page of attempt 1 made attempt %d (%s), %v", it.Attempt, it.Status, err)
+	}
+}
+
+// A page of before resumes no workflow that somebody paused since for another reason, and takes nobody's note away.
+func TestPauseIsOfWhatWasShown(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: now}})
+	ask := pagesWith(t, db)
+	actor, err := operator.New(db, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const note = "release\r\nof \u200f1.2 "
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(actor.Pause(t.Context(), "w", note))
+	form := func(body string) url.Values {
+		_, body, _ = strings.Cut(body, `action="/workflows/w/resume"`)
+		return hiddenIn(t, body)
+	}
+	shown := form(ask("GET", "/workflows/w", nil).body)
+	do(actor.Resume(t.Context(), "w"))
+	do(actor.Pause(t.Context(), "w", "it pays twice"))
+	ask("POST", "/workflows/w/resume", shown).want(t, http.StatusConflict, "Not in this state")
+	ask("POST", "/workflows/w/pause", url.Values{"note": {"lunch"}}).want(t, http.StatusConflict, "Not in this state")
+	if w, err := db.Workflow(t.Context(), "w"); err != nil || !w.Paused || w.PauseNote != "it pays twice" {
+		t.Errorf("paused %t with note %q, %v", w.Paused, w.PauseNote, err)
+	}
+	// What the page shows is done, whatever the note has that no field keeps.
+	do(actor.Pause(t.Context(), "w", note))
+	ask("POST", "/workflows/w/resume", form(ask("GET", "/workflows/w", nil).body)).want(t, http.StatusSeeOther)
+	if w, err := db.Workflow(t.Context(), "w"); err != nil || w.Paused {
+		t.Errorf("paused %t, %v", w.Paused, err)
+	}
+}
+
+// What a person says of a request is said of no later one with the same key.
+func TestKeyIsDecidedAsItWasShown(t *testing.T) {
+	for _, action := range []string{"happened", "did-not-happen", "forget"} {
+		t.Run(action, func(t *testing.T) {
+			w := newWorld(t)
+			now := keepNow()
+			id := key.NewID("h", "caller", "order-7")
+			claim := key.Claim{ID: id, Key: "order-7", Method: "POST", Path: "/orders", TTL: 48 * time.Hour}
+			after := func(f key.Fact) {
+				t.Helper()
+				r, err := w.keys.Read(t.Context(), id)
+				w.must(err)
+				r, err = key.Apply(r, f, now)
+				w.must(err)
+				w.must(w.keys.Write(t.Context(), r))
+			}
+			request := func(fence key.Fence) { // it ends as the page is for
+				after(key.Fact{Evidence: key.Begun, Claim: claim, Lease: time.Minute, Fence: fence, By: "owner"})
+				if action == "forget" {
+					after(key.Fact{Evidence: key.Answered, Fence: fence, Answer: key.Answer{Status: 201}, By: "owner"})
+				} else {
+					after(key.Fact{Evidence: key.Unsure, Fence: fence, By: "owner"})
+				}
+			}
+			request(5)
+			c := w.as("ada", access.Operator)
+			path := "/keys/" + id.String()
+			page := c.get(path)
+			if action != "happened" {
+				page = c.get(path + "/confirm?action=" + action)
+			}
+			press := append(formOf(t, page.body), "action", action, "status", "201", "body", "first")
+			// Another person gives the key free, and the client sends another request with it.
+			keys := idempotency.NewKeys(w.keys)
+			var err error
+			if action == "forget" {
+				_, err = keys.Forget(t.Context(), id.String(), "bob", now)
+			} else {
+				_, err = keys.Resolve(t.Context(), id.String(), idempotency.Resolution{By: "bob"}, now)
+			}
+			w.must(err)
+			request(9)
+			second, err := w.keys.Read(t.Context(), id)
+			w.must(err)
+			c.post(path, press...).want(t, http.StatusConflict, "Not in this state")
+			if got, err := w.keys.Read(t.Context(), id); err != nil || got.State != second.State || got.Rev != second.Rev {
+				t.Errorf("the page of the first request made the second %s, %v", got.State, err)
+			}
+		})
+	}
+}
+
+// putting is a connector that keeps what was put.
+type putting struct {
+	offering
+	put map[string]string // values by the name of the account
+}
+
+func (p putting) Put(_ context.Context, _ access.Identity, _, name, value string) error {
+	p.put[name] = value
+	return nil
+}
+
+// An account is replaced by who read that it is: not by a name that was typed, and is taken.
+func TestAccountIsReplacedAsItWasShown(t *testing.T) {
+	db := memory.New()
+	actor, err := operator.New(db, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := putting{put: make(map[string]string)}
+	w := &world{TB: t}
+	w.serve(web.Config{Store: db, Actor: actor, Accounts: shelved(), Connector: put})
+	t.Cleanup(w.site.Close)
+	admin := w.as("ann", access.Admin)
+	a := admin.post("/connect/stripe", "name", "work-mail", "credential", "key of a shop")
+	a.want(t, http.StatusConflict, "There is an account <bdi>work-mail</bdi>", "takes its place", `value="work-mail"`)
+	if len(put.put) != 0 || strings.Contains(a.body, "key of a shop") {
+		t.Fatalf("an account was replaced, %v, or its key is shown", put.put)
+	}
+	if a := admin.post("/connect/gmail", "name", "work-mail"); strings.Contains(a.body, "accounts.example.com") {
+		t.Error("a page of a service is offered, which would replace an account")
+	}
+	admin.post("/connect/stripe", append(formOf(t, a.body), "name", "work-mail", "credential", "key of a shop")...)
+	admin.post("/connect/stripe", "name", "new", "credential", "key")
+	if put.put["work-mail"] != "key of a shop" || put.put["new"] != "key" {
+		t.Errorf("put %v", put.put)
+	}
+}
