@@ -47,6 +47,11 @@ for (const l of lines) {
 		{"in a template's expression", guard, guard + "\nconst a = `${await ctx.svc.pay()}`;", nil, 2},
 		{"behind the end of a remark", guard, guard + "\n// as before\u2028await ctx.svc.pay();", nil, 2},
 		{"behind another end of a remark", guard, guard + "\n// as before\rawait ctx.svc.pay();", nil, 2},
+		{"behind a class of an expression", guard, guard + "\nclass A extends /[/*]/.constructor {}; await ctx.svc.pay(); /[*/]/.test(a);", nil, 2},
+		{"behind a sign and an expression", guard, guard + "\n;++/[/*]/.lastIndex; await ctx.svc.pay(); ++/[*/]/.lastIndex;", nil, 2},
+		{"behind another space and an expression", guard, guard + "\nconst a = typeof\u3000/[/*]/; await ctx.svc.pay(); /[*/]/.test(a);", nil, 2},
+		{"behind another end of a line and an expression", guard, guard + "\nif (amount) {} else\u2028/[/*]/.test(a); await ctx.svc.pay(); /[*/]/.test(a);", nil, 2},
+		{"a remark over two lines", "const amount = Number(bill.total);", "const amount = Number(bill.total); const f = () => { return /*\n*/ amount; };", nil, 1},
 		{"spelled with an escape", guard, guard + "\nawait \\u0063tx.svc.pay();", nil, 2},
 		{"in a text that is evaluated", guard, guard + "\nawait eval(\"ct\" + \"x.svc.pay()\");", nil, 2},
 		{"by its arguments", guard, "await arguments[0].svc.pay({ amount });\n" + guard, nil, 2},
@@ -104,6 +109,19 @@ func TestNamesThatReach(t *testing.T) {
 	if got := repair.Ungoverned(`if (state === "not paid") return;`, `if (state === "notpaid") return;`); len(got) != 1 {
 		t.Errorf("another text in a condition: %q, want the condition", got)
 	}
+	for _, other := range [][2]string{
+		{"if (a !== b) return;", "if (a! == b) return;"},
+		{"if (a != b) return;", "if (a! = b) return;"},
+		{"if (a + ++b > 5) return;", "if (a++ + b > 5) return;"},
+		{"const c = d.filter((e) => { return !e.f; });", "const c = d.filter((e) => { return /*\n*/ !e.f; });"},
+	} {
+		if got := repair.Ungoverned(other[0], other[1]); len(got) != 1 {
+			t.Errorf("%s in the place of %s: %q, want the condition", other[1], other[0], got)
+		}
+	}
+	if got := repair.Ungoverned("if (a && !b || c > -1) return;", "if (a&&!b || c>-1)return;"); len(got) != 0 {
+		t.Errorf("other spaces beside signs: %q, want nothing", got)
+	}
 	if got := repair.Ungoverned(`if ("a" in b) return;`, `if ("a"  in /* it */ b) return;`); len(got) != 0 {
 		t.Errorf("other spaces in a condition: %q, want nothing", got)
 	}
@@ -121,6 +139,21 @@ func TestUnclear(t *testing.T) {
 		"await /x/.test(a)":      true,
 		"a = /x":                 true,
 		"a = \"x":                true,
+
+		// A compiler reads another expression here than one would think, or another quotient.
+		"if (a) continue\n/[/*]/.test(b); pay(); /[*/]/.test(c)": true,
+		"let a\n/[/*]/.test(b); pay(); /[*/]/.test(c)":           true,
+		"import './a'\n/[/*]/.test(b); pay(); /[*/]/.test(c)":    true,
+		"type A = B[]\n/[/*]/.test(b); pay(); /[*/]/.test(c)":    true,
+		"a = b as Array<any> / pay() / 1":                        true,
+		"a = b as void / pay() / 1":                              true,
+		"a = b++! / pay() / 1":                                   true,
+		"a\n--> b":                                               true,
+		"a <!-- b":                                               true,
+		"a /* b":                                                 true,
+		"a = 'b\\\r\nc'; #!d":                                    true,
+		"a = 'b\\\r\nc'":                                         false,
+		"#!/usr/bin/env 'keep\na":                                false,
 	} {
 		if got := repair.Unclear(script); got != want {
 			t.Errorf("%s: %t, want %t", script, got, want)

@@ -17,6 +17,7 @@ type file struct {
 	name   string
 	text   string
 	tokens []token
+	sure   bool  // that these are its tokens
 	lines  []int // offset of each line's first byte
 	pairs  []int // of each opening bracket, the token that closes it
 
@@ -72,8 +73,9 @@ func (fs *files) only() *file {
 
 // newFile cuts text into tokens and lines.
 func newFile(name, text string) *file {
-	f := &file{name: name, text: text, tokens: scan(text), lines: []int{0},
+	f := &file{name: name, text: text, lines: []int{0},
 		functions: make(map[string]foundFunction), bound: make(map[string]bool)}
+	f.tokens, f.sure = scan(text)
 	f.pair()
 	for i := range len(text) {
 		if text[i] == '\n' {
