@@ -30,6 +30,7 @@ func TestHiddenReach(t *testing.T) {
 	helped := func(source string) string {
 		return strings.Replace(source, mutate, "const send = (to, subject) => ctx.svc.send({ to, subject });\nawait send(prepared.data.to, \"Welcome \" + prepared.data.name);", 1)
 	}
+	logs := func(source string) string { return strings.Replace(source, mutate, "ctx.log(\"sending\");\n"+mutate, 1) }
 	for name, tt := range map[string]struct {
 		base    func(string) string // nil: as it is
 		propose func(string) string
@@ -51,6 +52,10 @@ func TestHiddenReach(t *testing.T) {
 		"by a function": {helped, func(s string) string {
 			return strings.Replace(mended(s), "await send", "if (prepared.data.late) await send(prepared.data.late, \"Bye\");\nawait send", 1)
 		}, false},
+		"in the place of another call": {logs, func(s string) string {
+			return strings.Replace(mended(s), "ctx.log(\"sending\");", "prepared.data.late && await ctx.svc.send({ to: prepared.data.late, subject: \"Bye\" });", 1)
+		}, false},
+		"with a call of the log": {logs, mended, true},
 		"by a part": {parts, func(s string) string {
 			return strings.Replace(mended(s), "await svc.send", "if (prepared.data.late) await svc.send({ to: prepared.data.late, subject: \"Bye\" });\nawait svc.send", 1)
 		}, false},

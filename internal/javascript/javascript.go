@@ -219,10 +219,8 @@ func escape(text string) int {
 // number returns the length of a number, and of what is written together with it, which does not compile.
 func number(text string) int {
 	point := text[0] == '.'
-	plain := len(text) < 2 || text[0] != '0' || !strings.ContainsRune("xXoObB", rune(text[1])) // it may have a point and an exponent
-	if digits := text[:length(text, 0, func(c rune) bool { return c >= '0' && c <= '9' })]; len(digits) > 1 && digits[0] == '0' {
-		plain = strings.ContainsAny(digits, "89") // or it is octal
-	}
+	// Another base has no point and no exponent, nor has what begins as octal numbers did: a compiler ends 08 where a name follows.
+	plain := len(text) < 2 || text[0] != '0' || !strings.ContainsRune("xXoObB0123456789", rune(text[1]))
 	exponent := false
 	for n := 1; n < len(text); {
 		c, size := utf8.DecodeRuneInString(text[n:])

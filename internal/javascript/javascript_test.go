@@ -53,7 +53,7 @@ func TestTokens(t *testing.T) {
 		{"(a]", "( a ]", javascript.Unmatched},
 		{"a}", "a }", javascript.Unmatched},
 
-		{"1..a 07.a 08.5 1.5.b 0x1.c 1e+5 1e-5 0xe+5 .5 a?.5:1 1_0n [...5]", "1. . a 07 . a 08.5 1.5 . b 0x1 . c 1e+5 1e-5 0xe + 5 .5 a ? .5 : 1 1_0n [ ... 5 ]", none},
+		{"1..a 07.a 1.5.b 0x1.c 1e+5 1e-5 0xe+5 .5 a?.5:1 1_0n [...5]", "1. . a 07 . a 1.5 . b 0x1 . c 1e+5 1e-5 0xe + 5 .5 a ? .5 : 1 1_0n [ ... 5 ]", none},
 		{"a+++b - --c", "a ++ + b - -- c", none},
 
 		{"a = /[/'\"]\\//gi; b / c / d; return /x/ / 2", "a = /[/'\"]\\//gi ; b / c / d ; return /x/ / 2", none},

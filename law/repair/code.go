@@ -12,6 +12,13 @@ import (
 type line struct {
 	text, bare string
 	code       string // without what is within texts and expressions
+	in         *block // that it begins in; nil: none
+}
+
+// A block is what is within a bracket.
+type block struct {
+	in   *block
+	line int // that its bracket is in
 }
 
 // read returns the lines of a script without their remarks, and whether it is certain what is one. Where a remark begins is only known
@@ -20,10 +27,12 @@ func read(script string) (lines []line, certain bool) {
 	var text, bare, code strings.Builder // of the line at hand
 	var last rune                        // of bare
 	gap := false                         // something was left out of bare since then
+	var first, now *block                // that the line at hand begins in, and that this is in
 	end := func() {
 		if text := strings.TrimSpace(text.String()); text != "" {
-			lines = append(lines, line{text, bare.String(), code.String()})
+			lines = append(lines, line{text, bare.String(), code.String(), first})
 		}
+		first = now
 		text.Reset()
 		bare.Reset()
 		code.Reset()
@@ -45,6 +54,16 @@ func read(script string) (lines []line, certain bool) {
 			code.WriteString(t.Text)
 		default:
 			code.WriteByte(' ')
+		}
+		if t.Kind == javascript.Punct {
+			switch t.Text {
+			case "(", "[", "{", "${":
+				now = &block{now, len(lines)}
+			case ")", "]", "}":
+				if now != nil {
+					now = now.in
+				}
+			}
 		}
 		text.WriteString(t.Text)
 		if first, _ := utf8.DecodeRuneInString(t.Text); gap && joins(last, first) {
