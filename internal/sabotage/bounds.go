@@ -128,7 +128,7 @@ var boundsBreaks = []Break{
 	{"repair-knows-no-doubt", "permitted", "law/repair/code.go",
 		`certain = certain && t.Doubt == ""`, ``, "./law/repair -run TestUnclear"},
 	{"repair-moves-a-brace", "permitted", "law/repair/guards.go",
-		` && c.governs(i, next) {`, ` {`, "./law/repair -run TestNamesThatReach"},
+		` && c.governs(i, next)) {`, `) {`, "./law/repair -run TestNamesThatReach"},
 	{"repair-moves-a-condition-to-another-function", "permitted", "law/repair/guards.go",
 		`if known != b {`, `if false {`, "./law/repair -run TestNamesThatReach"},
 	{"repair-puts-a-call-behind-an-if", "permitted", "law/repair/guards.go",
