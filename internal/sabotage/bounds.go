@@ -139,6 +139,8 @@ var boundsBreaks = []Break{
 		`len(uses) > 0 {`, `false {`, "./law/repair -run TestNewly"},
 	{"repair-knows-no-object-that-has-ctx", "permitted", "script/workflow/reach.go",
 		`w.hold(names, round == chain)`, ``, "./repair -run TestHiddenReach"},
+	{"depth-is-hidden-by-a-comment", "bounded", "script/sandbox/nesting.go",
+		`"\n\r\u2028\u2029"`, `"\n"`, "./script/sandbox -run TestHiddenDepth"},
 	{"repair-puts-two-signs-together", "permitted", "law/repair/code.go",
 		` || last > 0 && strings.Contains(signs,`, ` || false && strings.Contains(signs,`, "./law/repair -run TestNamesThatReach"},
 	{"repair-remark-over-two-lines-is-a-space", "permitted", "law/repair/code.go",
