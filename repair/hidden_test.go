@@ -40,6 +40,10 @@ func TestHiddenReach(t *testing.T) {
 	kept := func(source string) string {
 		return strings.Replace(source, mutate, "const box = {};\nbox.c = ctx;\nawait box.c"+strings.TrimPrefix(mutate, "await ctx"), 1)
 	}
+	method := func(source string) string {
+		return "const lib = {\n  send(c, to, subject) {\n    return c.svc.send({ to, subject });\n  },\n};\n" +
+			strings.Replace(source, mutate, "await lib.send(ctx, prepared.data.to, \"Welcome \" + prepared.data.name);", 1)
+	}
 	logs := func(source string) string {
 		return strings.Replace(source, mutate, "ctx.log(\"sending\");\n"+mutate, 1)
 	}
@@ -77,6 +81,10 @@ func TestHiddenReach(t *testing.T) {
 		}, false},
 		"by a member": {kept, func(s string) string {
 			return strings.Replace(mended(s), "await box.c", "if (prepared.data.late) await box.c.svc.send({ to: prepared.data.late, subject: \"Bye\" });\nawait box.c", 1)
+		}, false},
+		"with a method": {method, mended, true},
+		"in a method": {method, func(s string) string {
+			return strings.Replace(mended(s), "return c.svc.send({ to, subject });", "return c.svc.send({ to, subject }).then(() => to.late && c.svc.send({ to: to.late, subject }));", 1)
 		}, false},
 		"by a part": {parts, func(s string) string {
 			return strings.Replace(mended(s), "await svc.send", "if (prepared.data.late) await svc.send({ to: prepared.data.late, subject: \"Bye\" });\nawait svc.send", 1)

@@ -129,7 +129,7 @@ func TestTime(t *testing.T) {
 		}
 		return cputime.Used() - start
 	}
-	const small = 256 << 10
+	const small = 128 << 10
 	for _, part := range []string{"/[", "=/", "=/\\", "/*", "/*/", "`${", "`${`", "'", "'\\", "\\", "\\u{1", "\\u{", "a.", "(", ")", "}", "1.e+", "<!--", "-->", "//", "#!", "\xff", "\u2028", "a\n/", "`", "if(a)/[", "++", "?.5"} {
 		before := max(measure(part, small), 50*time.Millisecond)
 		if after := measure(part, 4*small); after > 10*before {

@@ -135,7 +135,7 @@ func (l line) reaches(names []string) (n int) {
 }
 
 // Newly returns what a script does more often than the one before with what reaches outside: calls by what is called, and everything else
-// by its line. Each may be where another was, so that their number is the same.
+// by its line. Each may be where another was, so that their number is the same. Names may be those of tools, such as svc.pay, whoever calls them.
 func Newly(was, is string, names ...string) []string {
 	had := make(map[string]int)
 	for _, use := range usesOf(was, names) {
@@ -153,6 +153,15 @@ func Newly(was, is string, names ...string) []string {
 // usesOf returns the uses that a script has of what reaches outside.
 func usesOf(script string, names []string) (uses []string) {
 	lines := linesOf(script)
+	var code strings.Builder
+	for _, l := range lines {
+		code.WriteString(strings.Join(strings.Fields(strings.ReplaceAll(l.code, "?.", ".")), ""))
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if strings.Contains(name, ".") {
+			uses = append(uses, slices.Repeat([]string{name}, strings.Count(code.String(), "."+name+"("))...)
+		}
+	}
 	for i, l := range lines {
 		n := l.reaches(names)
 		for call := range strings.FieldsSeq(l.calls(names)) {

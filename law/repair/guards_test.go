@@ -177,6 +177,9 @@ func TestNewly(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
+	if got := repair.Newly("x.svc.pay(a);", "x.svc\n?.pay(a);\ny . svc.pay(b); z.svc.payed(c);", "svc.pay"); strings.Join(got, "|") != "svc.pay" {
+		t.Errorf("a tool by another name of ctx: %q", got)
+	}
 	e := good()
 	e.Was, e.Is = "ctx.log('a');", "a && ctx.svc.pay();"
 	if v, why := repair.Judge(e); v != repair.Inconclusive {
