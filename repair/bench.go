@@ -184,7 +184,13 @@ func (b *Bench) Try(ctx context.Context, base Base, failed keep.Run, source stri
 	if err != nil {
 		return Tried{}, err
 	}
-	t := Tried{Workflow: w, Evidence: law.Evidence{Refused: refused, Rekeyed: law.Rekeyed(base.Script, now), Names: slices.Concat(base.Script.Names, now.Names)}}
+	names := slices.Concat(base.Script.Names, now.Names)
+	for _, c := range b.Connections {
+		for _, tool := range c.Tools {
+			names = append(names, c.Name+"."+tool.Spec().Name)
+		}
+	}
+	t := Tried{Workflow: w, Evidence: law.Evidence{Refused: refused, Rekeyed: law.Rekeyed(base.Script, now), Names: names}}
 	if len(refused) == 0 {
 		if err := b.evidence(ctx, base, failed, w, &t.Evidence); err != nil {
 			return Tried{}, err

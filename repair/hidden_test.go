@@ -30,6 +30,23 @@ func TestHiddenReach(t *testing.T) {
 	helped := func(source string) string {
 		return strings.Replace(source, mutate, "const send = (to, subject) => ctx.svc.send({ to, subject });\nawait send(prepared.data.to, \"Welcome \" + prepared.data.name);", 1)
 	}
+	const mailer = "const mailer = (c) => ({ send: (to, subject) => c.svc.send({ to, subject }) });\n"
+	object := func(source string) string {
+		return mailer + strings.Replace(source, mutate, "const api = mailer(ctx);\nawait api.send(prepared.data.to, \"Welcome \" + prepared.data.name);", 1)
+	}
+	taken := func(source string) string {
+		return mailer + strings.Replace(source, mutate, "const { send } = mailer(ctx);\nawait send(prepared.data.to, \"Welcome \" + prepared.data.name);", 1)
+	}
+	kept := func(source string) string {
+		return strings.Replace(source, mutate, "const box = {};\nbox.c = ctx;\nawait box.c"+strings.TrimPrefix(mutate, "await ctx"), 1)
+	}
+	method := func(source string) string {
+		return "const lib = {\n  send(c, to, subject) {\n    return c.svc.send({ to, subject });\n  },\n};\n" +
+			strings.Replace(source, mutate, "await lib.send(ctx, prepared.data.to, \"Welcome \" + prepared.data.name);", 1)
+	}
+	logs := func(source string) string {
+		return strings.Replace(source, mutate, "ctx.log(\"sending\");\n"+mutate, 1)
+	}
 	for name, tt := range map[string]struct {
 		base    func(string) string // nil: as it is
 		propose func(string) string
@@ -50,6 +67,24 @@ func TestHiddenReach(t *testing.T) {
 		"with a function":             {helped, mended, true},
 		"by a function": {helped, func(s string) string {
 			return strings.Replace(mended(s), "await send", "if (prepared.data.late) await send(prepared.data.late, \"Bye\");\nawait send", 1)
+		}, false},
+		"in the place of another call": {logs, func(s string) string {
+			return strings.Replace(mended(s), "ctx.log(\"sending\");", "prepared.data.late && await ctx.svc.send({ to: prepared.data.late, subject: \"Bye\" });", 1)
+		}, false},
+		"with a call of the log": {logs, mended, true},
+		"with an object":         {object, mended, true},
+		"by an object": {object, func(s string) string {
+			return strings.Replace(mended(s), "await api.send", "if (prepared.data.late) await api.send(prepared.data.late, \"Bye\");\nawait api.send", 1)
+		}, false},
+		"by a part of an object": {taken, func(s string) string {
+			return strings.Replace(mended(s), "await send", "if (prepared.data.late) await send(prepared.data.late, \"Bye\");\nawait send", 1)
+		}, false},
+		"by a member": {kept, func(s string) string {
+			return strings.Replace(mended(s), "await box.c", "if (prepared.data.late) await box.c.svc.send({ to: prepared.data.late, subject: \"Bye\" });\nawait box.c", 1)
+		}, false},
+		"with a method": {method, mended, true},
+		"in a method": {method, func(s string) string {
+			return strings.Replace(mended(s), "return c.svc.send({ to, subject });", "return c.svc.send({ to, subject }).then(() => to.late && c.svc.send({ to: to.late, subject }));", 1)
 		}, false},
 		"by a part": {parts, func(s string) string {
 			return strings.Replace(mended(s), "await svc.send", "if (prepared.data.late) await svc.send({ to: prepared.data.late, subject: \"Bye\" });\nawait svc.send", 1)

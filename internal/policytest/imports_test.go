@@ -41,7 +41,7 @@ law/grant               pure   .
 law/budget              pure   . law/grant
 law/breaker             pure   .
 law/approval            pure   .
-law/repair              pure   .
+law/repair              pure   . internal/javascript
 law/repeat              pure   . law/ledger
 law/pin                 pure   . law/canonical
 
@@ -69,7 +69,7 @@ connector/mail          timed  . law/ledger connector connector/internal/... int
 connector/s3            clock  . law/ledger connector connector/internal/... connector/once internal/redact
 connector/sqldb         timed  . law/ledger connector connector/internal/...
 
-script/workflow         timed  . connector law/policy law/schedule
+script/workflow         timed  . connector law/policy law/schedule internal/javascript
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/cputime internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
@@ -123,6 +123,7 @@ internal/garbage        timed
 internal/commitlog      timed  .
 internal/outcome        timed  . law/lifecycle
 internal/redact         pure
+internal/javascript     pure
 internal/framed         timed
 internal/schema         pure
 internal/utf8json       pure

@@ -12,6 +12,14 @@ var (
 	decides = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\b(if|else|switch|case|while|for|throw|try|catch|continue|break)\b|\breturn\W*$|[?<>!]|&&|\|\||===?|\.(filter|find|some|every)\b`)
 	})
+	// heads is how a line ends that is not complete without the next one.
+	heads = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(^|[^\p{L}\p{N}_$.])((if|while|for|with|for await)\(.*\)|else|do)$|(=>|&&|\|\||\?)$`)
+	})
+	// chain is a call, by what it is called.
+	chain = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`([\p{L}\p{N}_$]+)((?:\s*\??\.\s*[\p{L}\p{N}_$]+){0,2})\s*\(`)
+	})
 	words = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\p{L}\p{N}_$]+`) })
 )
 
@@ -23,30 +31,86 @@ func linesOf(script string) []line {
 
 // Ungoverned returns the conditions of a script that the next one does not have, or has behind
 // what they came before: lines that decide, in their order with the lines that reach outside and
-// are still there. Whether a condition matters may show only with an event that is not there
+// are still there, or call the same. They must be in the blocks that they were in, since a brace that is
+// moved changes what a condition is for. Whether a condition matters may show only with an event that is not there
 // yet; so one that is changed counts as taken out, too. Names are as those of Reaches.
 func Ungoverned(was, is string, names ...string) []string {
-	now := linesOf(is)
-	have := make(map[string]bool, len(now))
-	for _, l := range now {
-		have[l.bare] = true
+	c := comparison{was: linesOf(was), now: linesOf(is), same: make(map[*block]*block)}
+	c.wasHeads, c.nowHeads = headsOf(c.was), headsOf(c.now)
+	have := make(map[string]bool, len(c.now))
+	calls := make([]string, len(c.now))
+	for i, l := range c.now {
+		calls[i] = l.calls(names)
+		have[l.bare], have[calls[i]] = true, true
 	}
 	var out []string
 	at := 0
-	for _, l := range linesOf(was) {
-		decisive := decides().MatchString(strings.ReplaceAll(l.text, "=>", ""))
-		if !decisive && !(l.reaches(names) > 0 && have[l.bare]) {
+	for i, l := range c.was {
+		decisive, called := l.decides(), ""
+		if !decisive {
+			called = l.calls(names)
+		}
+		if !decisive && !(l.reaches(names) > 0 && (have[l.bare] || called != "" && have[called])) {
 			continue
 		}
 		next := at
-		for next < len(now) && now[next].bare != l.bare {
+		for next < len(c.now) && !((c.now[next].bare == l.bare || called != "" && calls[next] == called) && c.governs(i, next)) {
 			next++
 		}
-		if next == len(now) {
+		if next == len(c.now) {
 			out = append(out, l.text)
 			continue
 		}
 		at = next + 1
+	}
+	return out
+}
+
+// decides reports whether a line says whether something happens.
+func (l line) decides() bool { return decides().MatchString(strings.ReplaceAll(l.text, "=>", "")) }
+
+// A comparison is one of two scripts.
+type comparison struct {
+	was, now           []line
+	wasHeads, nowHeads []string
+	same               map[*block]*block // of now, by those of was
+}
+
+// governs reports whether what is around line i of the first script is around line n of the second one, and notes which blocks are the same.
+func (c comparison) governs(i, n int) bool {
+	if head := c.wasHeads[i]; head != c.nowHeads[n] || head != "" && c.was[i].bare != c.now[n].bare {
+		return false
+	}
+	var pairs [][2]*block
+	a, b := c.was[i].in, c.now[n].in
+	for ; a != nil && b != nil; a, b = a.in, b.in {
+		if known, ok := c.same[a]; ok {
+			if known != b {
+				return false
+			}
+			break // and so are those around it
+		}
+		if l := c.was[a.line]; l.decides() && l.bare != c.now[b.line].bare {
+			return false
+		}
+		pairs = append(pairs, [2]*block{a, b})
+	}
+	if (a == nil) != (b == nil) {
+		return false
+	}
+	for _, p := range pairs {
+		c.same[p[0]] = p[1]
+	}
+	return true
+}
+
+// headsOf returns of each line the one before it if that is not complete without it, such as an if without a brace.
+func headsOf(lines []line) []string {
+	out := make([]string, len(lines))
+	for i := 1; i < len(lines); i++ {
+		if before := lines[i-1].bare; heads().MatchString(before) {
+			out[i] = before
+		}
 	}
 	return out
 }
@@ -63,11 +127,74 @@ func Reaches(script string, names ...string) (n int) {
 // reaches returns how often a line names what reaches outside. A name may be spelled with escapes.
 func (l line) reaches(names []string) (n int) {
 	for _, word := range words().FindAllString(l.code, -1) {
-		if word == "ctx" || word == "arguments" || word == "eval" || slices.Contains(names, word) {
+		if isReach(word, names) {
 			n++
 		}
 	}
 	return n + strings.Count(l.code, `\u`)
+}
+
+// Newly returns what a script does more often than the one before with what reaches outside: calls by what is called, and everything else
+// by its line. Each may be where another was, so that their number is the same. Names may be those of tools, such as svc.pay, whoever calls them.
+func Newly(was, is string, names ...string) []string {
+	had := make(map[string]int)
+	for _, use := range usesOf(was, names) {
+		had[use]++
+	}
+	var out []string
+	for _, use := range usesOf(is, names) {
+		if had[use]--; had[use] < 0 && !slices.Contains(out, use) {
+			out = append(out, use)
+		}
+	}
+	return out
+}
+
+// usesOf returns the uses that a script has of what reaches outside.
+func usesOf(script string, names []string) (uses []string) {
+	lines := linesOf(script)
+	var code strings.Builder
+	for _, l := range lines {
+		code.WriteString(strings.Join(strings.Fields(strings.ReplaceAll(l.code, "?.", ".")), ""))
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		if strings.Contains(name, ".") {
+			uses = append(uses, slices.Repeat([]string{name}, strings.Count(code.String(), "."+name+"("))...)
+		}
+	}
+	for i, l := range lines {
+		n := l.reaches(names)
+		for call := range strings.FieldsSeq(l.calls(names)) {
+			if !strings.HasPrefix(call, "eval(") && !strings.HasPrefix(call, "arguments") { // of which the rest of the line matters
+				uses = append(uses, call)
+				n--
+			}
+		}
+		whole := l.bare
+		if i+1 < len(lines) && !strings.ContainsAny(l.bare[len(l.bare)-1:], ";,{}") { // it may continue
+			whole += lines[i+1].bare
+		}
+		for range n {
+			uses = append(uses, whole)
+		}
+	}
+	return uses
+}
+
+// calls returns what a line calls of what reaches outside, in its order; empty: nothing.
+func (l line) calls(names []string) string {
+	var out []string
+	for _, call := range chain().FindAllStringSubmatch(l.code, -1) {
+		if isReach(call[1], names) {
+			out = append(out, strings.Join(strings.Fields(call[0]), ""))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// isReach reports whether a word names what reaches outside.
+func isReach(word string, names []string) bool {
+	return word == "ctx" || word == "arguments" || word == "eval" || slices.Contains(names, word)
 }
 
 // Unclear reports whether it is not certain what of a script is a remark, a text or an expression, so that nobody knows what else

@@ -47,6 +47,11 @@ for (const l of lines) {
 		{"in a template's expression", guard, guard + "\nconst a = `${await ctx.svc.pay()}`;", nil, 2},
 		{"behind the end of a remark", guard, guard + "\n// as before\u2028await ctx.svc.pay();", nil, 2},
 		{"behind another end of a remark", guard, guard + "\n// as before\rawait ctx.svc.pay();", nil, 2},
+		{"behind a class of an expression", guard, guard + "\nclass A extends /[/*]/.constructor {}; await ctx.svc.pay(); /[*/]/.test(a);", nil, 2},
+		{"behind a sign and an expression", guard, guard + "\n;++/[/*]/.lastIndex; await ctx.svc.pay(); ++/[*/]/.lastIndex;", nil, 2},
+		{"behind another space and an expression", guard, guard + "\nconst a = typeof\u3000/[/*]/; await ctx.svc.pay(); /[*/]/.test(a);", nil, 2},
+		{"behind another end of a line and an expression", guard, guard + "\nif (amount) {} else\u2028/[/*]/.test(a); await ctx.svc.pay(); /[*/]/.test(a);", nil, 2},
+		{"a remark over two lines", "const amount = Number(bill.total);", "const amount = Number(bill.total); const f = () => { return /*\n*/ amount; };", nil, 1},
 		{"spelled with an escape", guard, guard + "\nawait \\u0063tx.svc.pay();", nil, 2},
 		{"in a text that is evaluated", guard, guard + "\nawait eval(\"ct\" + \"x.svc.pay()\");", nil, 2},
 		{"by its arguments", guard, "await arguments[0].svc.pay({ amount });\n" + guard, nil, 2},
@@ -104,8 +109,81 @@ func TestNamesThatReach(t *testing.T) {
 	if got := repair.Ungoverned(`if (state === "not paid") return;`, `if (state === "notpaid") return;`); len(got) != 1 {
 		t.Errorf("another text in a condition: %q, want the condition", got)
 	}
+	for _, other := range [][2]string{
+		{"if (a !== b) return;", "if (a! == b) return;"},
+		{"if (a != b) return;", "if (a! = b) return;"},
+		{"if (a + ++b > 5) return;", "if (a++ + b > 5) return;"},
+		{"const c = d.filter((e) => { return !e.f; });", "const c = d.filter((e) => { return /*\n*/ !e.f; });"},
+	} {
+		if got := repair.Ungoverned(other[0], other[1]); len(got) != 1 {
+			t.Errorf("%s in the place of %s: %q, want the condition", other[1], other[0], got)
+		}
+	}
+	for name, other := range map[string][2]string{
+		"moved before the condition, and changed":    {"if (a) return;\nawait ctx.svc.pay({ b });", "await ctx.svc.pay({ b: b });\nif (a) return;"},
+		"behind a statement without braces":          {"if (a)\n  await ctx.svc.pay({ b });", "if (a)\n  c();\n  await ctx.svc.pay({ b });"},
+		"behind an empty statement on its line":      {"if (a)\n  await ctx.svc.pay({ b });", "if (a)\n  {} await ctx.svc.pay({ b });"},
+		"the condition behind a statement":           {"if (a)\n  return;\nawait ctx.svc.pay({ b });", "if (a)\n  c();\n  return;\nawait ctx.svc.pay({ b });"},
+		"the condition behind else":                  {"if (a) {\n  c();\n}\nif (b) return;\nawait ctx.svc.pay();", "if (a) {\n  c();\n}\nelse\nif (b) return;\nawait ctx.svc.pay();"},
+		"behind a brace that was moved":              {"if (a) {\n  c();\n  await ctx.svc.pay({ b });\n}", "if (a) {\n  c();\n}\n  await ctx.svc.pay({ b });\n"},
+		"in front of a brace that was moved":         {"if (a) {\n  c();\n}\nawait ctx.svc.pay({ b });", "{\nif (a) {\n  c();\n}\n}\n{\nawait ctx.svc.pay({ b });\n}"},
+		"the condition in a function":                {"if (a) return;\nawait ctx.svc.pay({ b });", "const f = () => {\nif (a) return;\n};\nawait ctx.svc.pay({ b });"},
+		"the condition in a function of its line":    {"f() {\nif (a) return;\nawait ctx.svc.pay({ b });\n}", "f() { const g = () => {\nif (a) return;\n};\nawait ctx.svc.pay({ b });\n}"},
+		"the condition in another function":          {"f() {\nif (a) return;\nawait ctx.svc.pay({ b });\n}", "g() {\nif (a) return;\n}, f() {\nawait ctx.svc.pay({ b });\n}"},
+		"the condition in a try":                     {"if (a) throw b;\nawait ctx.svc.pay({ b });", "try {\nif (a) throw b;\n} catch {}\nawait ctx.svc.pay({ b });"},
+		"in the block of another condition":          {"if (a) {\n  await ctx.svc.pay();\n}\nif (b) {\n  c();\n}", "if (a) {\n  c();\n}\nif (b) {\n  await ctx.svc.pay();\n}"},
+		"the first of two that call the same, moved": {"await ctx.svc.pay(a);\nif (b) return;\nawait ctx.svc.pay(c);", "await ctx.svc.pay(a);\nawait ctx.svc.pay(c, 1);\nif (b) return;"},
+	} {
+		if got := repair.Ungoverned(other[0], other[1]); len(got) == 0 {
+			t.Errorf("%s: nothing, want a condition:\n%s", name, other[1])
+		}
+	}
+	for name, other := range map[string][2]string{
+		"another line within a block":   {"f(ctx) {\nif (a) {\n  await ctx.svc.pay({ b });\n}\n}", "f(ctx, c) {\nif (a) {\n  const d = c.e;\n  await ctx.svc.pay({ b: d });\n}\n}"},
+		"a function more":               {"f() {\nif (a) return;\n}", "function d() {\n  return 1;\n}\nf() {\nif (a) return;\n}"},
+		"the same function twice":       {"f() {\nif (a) return;\n}\ng() {\nif (a) return;\n}", "f() {\nb();\nif (a) return;\n}\ng() {\nif (a) return;\n}"},
+		"another block before a return": {"f() {\nreturn;\n}", "f() {\nif (b) {\nreturn;\n}\nreturn;\n}"},
+	} {
+		if got := repair.Ungoverned(other[0], other[1]); len(got) > 0 {
+			t.Errorf("%s: %q, want nothing", name, got)
+		}
+	}
+	if got := repair.Ungoverned("if (a && !b || c > -1) return;", "if (a&&!b || c>-1)return;"); len(got) != 0 {
+		t.Errorf("other spaces beside signs: %q, want nothing", got)
+	}
 	if got := repair.Ungoverned(`if ("a" in b) return;`, `if ("a"  in /* it */ b) return;`); len(got) != 0 {
 		t.Errorf("other spaces in a condition: %q, want nothing", got)
+	}
+}
+
+// What is done with ctx in the place of something else is new, however often ctx is named.
+func TestNewly(t *testing.T) {
+	for name, tt := range map[string]struct{ was, is, want string }{
+		"the same":              {"await ctx.svc.pay({ a });", "await ctx.svc.pay({ a: b });", ""},
+		"another tool":          {"ctx.log('a');", "a && ctx.svc.pay();", "ctx.svc.pay("},
+		"another tool of c":     {"c.get();", "c.pay();", "c.pay("},
+		"the tool once more":    {"ctx.log('a');\nctx.svc.pay(a);", "ctx.svc.pay(a);\nctx.svc.pay(b);", "ctx.svc.pay("},
+		"given away":            {"f(ctx);", "g(ctx);", "g(ctx);"},
+		"in brackets":           {"f(ctx);", "(ctx).svc.pay();", "(ctx).svc.pay();"},
+		"by a text":             {"ctx['svc'].get();", "ctx['svc'].pay();", "ctx['svc'].pay();"},
+		"over two lines":        {"ctx\n.svc.get();", "ctx\n.svc.pay();", "ctx.svc.pay();"},
+		"with another text":     {"eval('a');", "eval('ctx.svc.pay()');", "eval('ctx.svc.pay()');"},
+		"by its place":          {"f(arguments[1]);", "arguments[0].svc.pay();", "arguments[0].svc.pay();"},
+		"with other spaces":     {"await ctx . svc ?. pay ( a );", "await ctx.svc?.pay(b);", ""},
+		"once less":             {"ctx.log('a');\nctx.svc.pay(a);", "ctx.svc.pay(a);", ""},
+		"in a line that begins": {"const d = await c.get(a);", "const d = await c.get(\n  b);", ""},
+	} {
+		if got := strings.Join(repair.Newly(tt.was, tt.is, "c"), "|"); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	if got := repair.Newly("x.svc.pay(a);", "x.svc\n?.pay(a);\ny . svc.pay(b); z.svc.payed(c);", "svc.pay"); strings.Join(got, "|") != "svc.pay" {
+		t.Errorf("a tool by another name of ctx: %q", got)
+	}
+	e := good()
+	e.Was, e.Is = "ctx.log('a');", "a && ctx.svc.pay();"
+	if v, why := repair.Judge(e); v != repair.Inconclusive {
+		t.Errorf("Judge: %s %q, want inconclusive", v, why)
 	}
 }
 
@@ -121,6 +199,21 @@ func TestUnclear(t *testing.T) {
 		"await /x/.test(a)":      true,
 		"a = /x":                 true,
 		"a = \"x":                true,
+
+		// A compiler reads another expression here than one would think, or another quotient.
+		"if (a) continue\n/[/*]/.test(b); pay(); /[*/]/.test(c)": true,
+		"let a\n/[/*]/.test(b); pay(); /[*/]/.test(c)":           true,
+		"import './a'\n/[/*]/.test(b); pay(); /[*/]/.test(c)":    true,
+		"type A = B[]\n/[/*]/.test(b); pay(); /[*/]/.test(c)":    true,
+		"a = b as Array<any> / pay() / 1":                        true,
+		"a = b as void / pay() / 1":                              true,
+		"a = b++! / pay() / 1":                                   true,
+		"a\n--> b":                                               true,
+		"a <!-- b":                                               true,
+		"a /* b":                                                 true,
+		"a = 'b\\\r\nc'; #!d":                                    true,
+		"a = 'b\\\r\nc'":                                         false,
+		"#!/usr/bin/env 'keep\na":                                false,
 	} {
 		if got := repair.Unclear(script); got != want {
 			t.Errorf("%s: %t, want %t", script, got, want)

@@ -113,6 +113,17 @@ func TestGreedyMemory(t *testing.T) {
 	}
 }
 
+// What stands in front of it does not hide that a script is deep: a comment ends where the compiler ends it, and a
+// regular expression begins where it does.
+func TestHiddenDepth(t *testing.T) {
+	for _, front := range []string{"", "//\r", "//\u2028", "//\u2029", "class A extends /'/ {};", "export default /'/;"} {
+		_, err := sandbox.BuildSource("w.js", []byte(front+"x="+nest("[", "1", "]", 2100)))
+		if err == nil || !strings.Contains(err.Error(), "nested deeper than 2000 levels") {
+			t.Errorf("behind %q: %.200v, want that it is too deep", front, err)
+		}
+	}
+}
+
 // resident returns the memory that this process takes; 0 if the system does not tell.
 func resident(t *testing.T) int {
 	t.Helper()

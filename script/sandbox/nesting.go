@@ -78,7 +78,7 @@ func (d *depth) next(script bool) {
 		d.newline = d.newline || c == '\n'
 		d.pos++
 	case script && strings.HasPrefix(rest, "//"):
-		d.skip(strings.IndexByte(rest, '\n'))
+		d.skip(strings.IndexAny(rest, "\n\r\u2028\u2029"))
 	case script && strings.HasPrefix(rest, "/*"):
 		end := strings.Index(rest[2:], "*/")
 		if end >= 0 {
@@ -253,7 +253,7 @@ func (d *depth) regexp() {
 var (
 	// valueless are the words after which a slash begins a regular expression.
 	valueless = []string{"return", "typeof", "case", "in", "of", "delete", "void", "throw", "new",
-		"else", "do", "await", "yield", "instanceof"}
+		"else", "do", "await", "yield", "instanceof", "extends", "default"}
 
 	// prefixes are the other words that something must follow, on whatever line,
 	// and infixes those that continue with what stands before them.

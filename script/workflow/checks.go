@@ -177,12 +177,17 @@ func (f *file) statementEnd(i int) int {
 		if f.tokens[j].opens() {
 			j = f.match(j)
 		}
-		complete := f.tokens[j].kind != tPunct || f.tokens[j].closes()
-		if j+1 < end && complete && f.tokens[j+1].kind == tName && f.lineOf(j+1) > f.lineOf(j) {
+		if j+1 < end && f.beginsStatement(j+1) {
 			return j + 1
 		}
 	}
 	return end
+}
+
+// beginsStatement reports whether the line of token i may be another statement than the token before it.
+func (f *file) beginsStatement(i int) bool {
+	complete := f.tokens[i-1].kind != tPunct || f.tokens[i-1].closes()
+	return complete && f.tokens[i].kind == tName && f.lineOf(i) > f.lineOf(i-1)
 }
 
 // guard notes a handler of an item that does not look whether the item is done.

@@ -25,7 +25,7 @@
 //
 // The engine knows where functions stand and where Keep.workflow and
 // Keep.consumer were called, and nothing of the keys between. So the author's
-// text is cut into tokens (token.go), which is enough to skip strings, comments,
+// text is cut into tokens (internal/javascript), which is enough to skip strings, comments,
 // templates and regular expressions; from the call the way of the value, such as
 // consumers.addRow.subscribe[0], is walked through the object literals
 // (source.go, place.go). A name on the way is looked up among the file's

@@ -39,6 +39,12 @@ func hostileBodies(size int) map[string]string {
 		"arrows":     numbered(size, "const f%d=(ctx)=>1\nf%[1]d(ctx)\n"),
 		"a chain":    numbered(size, "const g%d=()=>f%[1]d;const f%[1]d=()=>g%[1]d;"),
 		"unfinished": fill("function a "),
+		"slashes":    fill("/["),
+		"given":      fill("a=b\n"),
+		"given ctx":  fill("a=f(ctx)\n"),
+		"in a given": fill("a=f("),
+		"giving":     numbered(size, "b%d=b,"),
+		"back":       numbered(size, "a%d=a-b%[1]d,"),
 	}
 }
 

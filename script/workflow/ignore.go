@@ -1,6 +1,9 @@
 package workflow
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // maxSource is how long the text of a function may be to be whole: the sandbox keeps no
 // more of it.
@@ -14,11 +17,16 @@ func ignores(source string, n int, field string) bool {
 	}
 	f := newFile("", source)
 	c := code{f: f, to: len(f.tokens)}
-	if c.to == 0 {
+	if c.to == 0 || !f.sure {
 		return false
 	}
 	for i := range c.to {
-		if f.isName(i, "arguments") || f.isName(i, "eval") || f.isName(i, "native") {
+		if f.isName(i, "arguments") || f.isName(i, "eval") || f.isName(i, "native") || f.tokens[i].kind == tName && strings.Contains(f.tokens[i].text, `\`) {
+			return false
+		}
+	}
+	for i := 0; i < c.to && !f.tokens[i].is("("); i++ { // of a computed name, and not of parameters
+		if f.tokens[i].is("[") {
 			return false
 		}
 	}
@@ -54,8 +62,8 @@ func (c code) leavesOut(i int, field string) bool {
 // onlyOthers reports whether each mention of a parameter takes another field of it.
 func (c code) onlyOthers(p span, field string) bool {
 	name := c.f.tokens[p.key].text
-	for i := p.end; i < c.to; i++ {
-		if !c.f.isName(i, name) || c.f.tokens[i-1].is(".") || c.f.tokens[i-1].is("?.") {
+	for i := 0; i < c.to; i++ { // also what is given to a parameter before it
+		if i == p.key || !c.f.isName(i, name) || i > 0 && (c.f.tokens[i-1].is(".") || c.f.tokens[i-1].is("?.")) {
 			continue
 		}
 		if i+2 >= c.to || !c.f.tokens[i+1].is(".") && !c.f.tokens[i+1].is("?.") {

@@ -32,8 +32,14 @@ func TestIgnores(t *testing.T) {
 		`function () { return f(arguments[2]) }`:                            false,
 		"function next() {\n    [native code]\n}":                           false,
 		``: false,
-		`async next(ctx, p) { ` + strings.Repeat("p.x(); ", maxSource/7) + ` }`:      false,
-		`async next(ctx, p, r) { const f = (r) => r.status; ctx.publish("a", f(r))}`: false,
+		"async next(ctx, p, r) {\n  if (p) {\n  }\n  /'/.test(p) && ctx.publish(\"a\", r.result); // '\n}": false,
+		"async next(ctx, p, r) {\n  let x\n  /[/*]/.test(p); p.x(r.result); /[*/]/.test(p);\n}":            false,
+		`async next(ctx, p, r) { p.x(r.re\u0073ult) }`:                                                     false,
+		`async (ctx, p, { re\u0073ult }) => p.x(result)`:                                                   false,
+		`["next".concat("")](ctx, p, r) { p.x(r.result) }`:                                                 false,
+		`async next(ctx, p = () => r.result, r) { p() }`:                                                   false,
+		`async next(ctx, p) { ` + strings.Repeat("p.x(); ", maxSource/7) + ` }`:                            false,
+		`async next(ctx, p, r) { const f = (r) => r.status; ctx.publish("a", f(r))}`:                       false,
 	} {
 		if got := ignores(source, 2, "result"); got != want {
 			t.Errorf("ignores(%.90s) = %t, want %t", source, got, want)

@@ -21,7 +21,11 @@ func (w *walk) reached() {
 			}
 		}
 	}
-	w.closeOver(names)
+	for before, round := -1, 0; before < len(names) && round <= chain; round++ {
+		before = len(names)
+		w.closeOver(names)
+		w.hold(names, round == chain)
+	}
 	all := slices.Concat(w.report.Names, slices.Collect(maps.Keys(names)))
 	slices.Sort(all)
 	w.report.Names = slices.Compact(all)
@@ -62,6 +66,69 @@ func (w *walk) closeOver(names map[string]bool) {
 			return
 		}
 	}
+}
+
+// hold adds to names those that are given something which has one of them in it: const api = made(ctx), box.c = ctx. What a call
+// brings that is waited for is data, as is that of a tool. All are if that is said, or if there is too much to be read.
+func (w *walk) hold(names map[string]bool, all bool) {
+	toks := w.f.tokens
+	for i := w.from; i+2 < w.to; i++ {
+		if !toks[i+1].is("=") || toks[i+2].is("=") || toks[i].kind == tPunct && !toks[i].closes() {
+			continue
+		}
+		from, to := i, i+1 // what it is given to
+		switch {
+		case toks[i].closes():
+			if from = w.f.opened[i]; from < w.from {
+				continue
+			}
+		default:
+			for from-2 >= w.from && (toks[from-1].is(".") || toks[from-1].is("?.")) {
+				from -= 2
+			}
+			to = from + 1
+		}
+		if !all && !w.holds(i+2, names) {
+			continue
+		}
+		for _, t := range toks[from:to] {
+			if t.kind == tName {
+				names[t.text] = true
+			}
+		}
+	}
+}
+
+// holds reports whether the value that begins at token i has one of names in it, and is not only what a tool brought.
+func (w *walk) holds(i int, names map[string]bool) bool {
+	toks := w.f.tokens
+	if w.f.isName(i, "await") {
+		return false
+	}
+	depth := 0
+	for start := i; i < w.to; i++ {
+		switch t := toks[i]; {
+		case !w.mayScan(1):
+			return true
+		case t.opens():
+			depth++
+		case depth == 0 && (t.closes() || t.is(";") || t.is(",") || i > start && w.f.beginsStatement(i)):
+			return false
+		case t.closes():
+			depth--
+		}
+		if toks[i].kind != tName || !names[toks[i].text] || toks[i-1].is(".") || toks[i-1].is("?.") || w.f.isKey(i) {
+			continue
+		}
+		members := 0
+		for i+2 < w.to && (toks[i+1].is(".") || toks[i+1].is("?.")) && toks[i+2].kind == tName {
+			i, members = i+2, members+1
+		}
+		if called := i+1 < w.to && toks[i+1].is("("); !called || members > 2 {
+			return true
+		}
+	}
+	return false
 }
 
 // mayScan reports whether n more tokens may be looked at for functions.

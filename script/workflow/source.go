@@ -17,8 +17,10 @@ type file struct {
 	name   string
 	text   string
 	tokens []token
+	sure   bool  // that these are its tokens
 	lines  []int // offset of each line's first byte
 	pairs  []int // of each opening bracket, the token that closes it
+	opened []int // of each closing bracket, the token that opens it, or -1
 
 	// What was looked up before, and where what is looked for stands: a script may be written so that
 	// each of a hundred thousand names, all alike or all different, is looked for in all of it.
@@ -72,8 +74,9 @@ func (fs *files) only() *file {
 
 // newFile cuts text into tokens and lines.
 func newFile(name, text string) *file {
-	f := &file{name: name, text: text, tokens: scan(text), lines: []int{0},
+	f := &file{name: name, text: text, lines: []int{0},
 		functions: make(map[string]foundFunction), bound: make(map[string]bool)}
+	f.tokens, f.sure = scan(text)
 	f.pair()
 	for i := range len(text) {
 		if text[i] == '\n' {
@@ -85,15 +88,15 @@ func newFile(name, text string) *file {
 
 // pair finds the end of each bracket. One that does not end is closed by the last token.
 func (f *file) pair() {
-	f.pairs = make([]int, len(f.tokens))
+	f.pairs, f.opened = make([]int, len(f.tokens)), make([]int, len(f.tokens))
 	var open []int
 	for i, t := range f.tokens {
-		f.pairs[i] = len(f.tokens) - 1
+		f.pairs[i], f.opened[i] = len(f.tokens)-1, -1
 		switch {
 		case t.opens():
 			open = append(open, i)
 		case t.closes() && len(open) > 0:
-			f.pairs[open[len(open)-1]] = i
+			f.pairs[open[len(open)-1]], f.opened[i] = i, open[len(open)-1]
 			open = open[:len(open)-1]
 		}
 	}

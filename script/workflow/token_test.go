@@ -25,7 +25,8 @@ func TestScan(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, tok := range scan(tt.in) {
+			tokens, _ := scan(tt.in)
+			for _, tok := range tokens {
 				got = append(got, strings.TrimSpace(tok.text))
 			}
 			if diff := cmp.Diff(tt.want, strings.Join(got, " ")); diff != "" {
