@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -123,18 +124,54 @@ func (s *Server) decide(ctx context.Context, in *struct {
 	switch {
 	case readErr != nil:
 		return Answered{}, readErr
-	case late && idempotency.Repeated(ctx) && isTaken(q, d):
-	case err != nil:
-		return Answered{}, notDecided(err, q, in.Body.Action)
+	case err == nil:
+		return AnsweredOf(q), nil
+	case late && idempotency.Repeated(ctx):
+		taken, readErr := s.isTaken(ctx, q, d)
+		if readErr != nil {
+			return Answered{}, readErr
+		}
+		if taken {
+			return AnsweredOf(q), nil
+		}
 	}
-	return AnsweredOf(q), nil
+	return Answered{}, notDecided(err, q, in.Body.Action)
 }
 
-// isTaken reports whether a question has the decision that a request takes again, whose answer was lost.
-func isTaken(q keep.Escalation, d keep.Decision) bool {
+// isTaken reports whether a question has the decision that a request takes again, whose answer was lost. A result of a call that
+// happened is with its record, and a limit with its budget.
+func (s *Server) isTaken(ctx context.Context, q keep.Escalation, d keep.Decision) (bool, error) {
 	was := q.Decision
-	return was != nil && was.Action == d.Action && was.By == d.By && was.From == d.From && was.Note == d.Note &&
-		was.Limit == d.Limit && was.Until.Equal(d.Until) && bytes.Equal(was.Result, d.Result)
+	if was == nil || was.Action != d.Action || was.By != d.By || was.From != d.From || was.Note != d.Note {
+		return false, nil
+	}
+	switch {
+	case d.Action == keep.Raise:
+		row, err := s.cfg.Store.Gate(ctx, keep.BudgetGate(q.Budget))
+		if err != nil {
+			return false, err
+		}
+		state, err := budget.Read(row, func(id keep.EscalationID) (keep.Escalation, error) { return s.cfg.Store.Escalation(ctx, id) })
+		up := state.Raise
+		return up != nil && up.By == was.By && up.At.Equal(was.At) && up.Limit == d.Limit && up.Until.Equal(d.Until), err
+	case d.Action == keep.Happened && d.Result != nil:
+		m, err := s.cfg.Store.Mutation(ctx, q.Mutation)
+		return sameJSON(m.Result, d.Result), err
+	}
+	return sameJSON(was.Result, d.Result), nil
+}
+
+// sameJSON reports whether two texts are the same value, or neither is there.
+func sameJSON(a, b json.RawMessage) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, err := canonical.Exact(a)
+	y, otherErr := canonical.Exact(b)
+	if err != nil || otherErr != nil {
+		return bytes.Equal(a, b)
+	}
+	return bytes.Equal(x, y)
 }
 
 // raised adds what raise gives to a budget.
@@ -281,12 +318,18 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 func (s *Server) skipInput(ctx context.Context, input keep.Input, preview bool) (Skipped, error) {
 	var res Skipped
 	if preview {
-		events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: input.Workflow, Input: input.ID},
-			keep.Page{Limit: keep.MaxPage, Bare: true})
-		if err != nil {
-			return res, err
+		res = wouldSkip(nil)
+		for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
+			events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: input.Workflow, Input: input.ID}, p)
+			if err != nil {
+				return res, err
+			}
+			some := wouldSkip(events)
+			res.Skipped, res.InRun, res.Finished = res.Skipped+some.Skipped, res.InRun+some.InRun, res.Finished+some.Finished
+			if p.After = next; next == "" {
+				break
+			}
 		}
-		res = wouldSkip(events)
 	} else {
 		done, err := s.cfg.Actor.SkipInput(ctx, input.Workflow, input.ID)
 		if err != nil {
@@ -311,7 +354,7 @@ func (s *Server) skipEvents(ctx context.Context, in *struct {
 		return skippedOf(res), err
 	}
 	var events []keep.Event
-	for _, id := range in.Body.IDs {
+	for _, id := range once(in.Body.IDs) {
 		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, id)
 		if err != nil {
 			return Skipped{}, err
@@ -346,12 +389,12 @@ func (s *Server) reprocessItems(ctx context.Context, in *itemsAction) (Page[Item
 	return s.doItems(ctx, in, keep.Reprocess, s.cfg.Actor.ReprocessItem)
 }
 
-// doItems does something to each item that allows it. All of them exist, or
-// nothing is done.
+// doItems does something to each item that allows it, once, however often it is named: what an item becomes after the first time
+// would be changed by the second. All of them exist, or nothing is done.
 func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Action,
 	do func(context.Context, keep.WorkflowName, string, keep.Decision) error) (Page[ItemDone], error) {
 	var items []keep.Item
-	for _, id := range in.Body.IDs {
+	for _, id := range once(in.Body.IDs) {
 		it, err := s.cfg.Store.Item(ctx, in.Workflow, id)
 		if err != nil {
 			return Page[ItemDone]{}, err
@@ -377,6 +420,17 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 		results = append(results, res)
 	}
 	return Page[ItemDone]{Items: results}, nil
+}
+
+// once returns ids in their order, each once.
+func once[T comparable](ids []T) []T {
+	out, seen := make([]T, 0, len(ids)), make(map[T]bool, len(ids))
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id], out = true, append(out, id)
+		}
+	}
+	return out
 }
 
 // partly is the error of a list of which the first n were gone through: its status is none of those that say that

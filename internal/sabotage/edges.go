@@ -210,6 +210,22 @@ var edgesBreaks = []Break{
 		`walked >= limits.walk && rest.before <= indexed+1`, `walked >= limits.walk && indexed >= 0`, "./store/sqlite -run TestOneReaderIsEnough/a_text"},
 	{"search-forgets-what-changed", "nothing-lost", "store/sqlite/search.go",
 		`append(numbers, fresh[0]), fresh[1:]`, `numbers, fresh[1:]`, "./store/sqlite -run TestOneReaderIsEnough/a_text"},
+	{"item-named-twice-is-done-twice", "once", "api/actions.go",
+		`	for _, id := range once(in.Body.IDs) {
+		it, err`, `	for _, id := range in.Body.IDs {
+		it, err`, "./api -run TestItemNamedTwice"},
+	{"event-named-twice-is-two", "explained", "operator/skip.go",
+		`seen[id], out = true, append(out, id)`, `out = append(out, id)`, "./api -run TestEventNamedTwice"},
+	{"preview-of-a-page", "explained", "api/actions.go",
+		`if p.After = next; next == "" {`, `if p.After = next; true {`, "./api -run TestPreviewOfAnInputWithManyEvents"},
+	{"stop-is-repeated", "explained", "api/once.go",
+		`in.Action != keep.Stop`, `true`, "./api -run TestStopIsRepeatedAsAPause"},
+	{"raise-is-not-known-again", "explained", "api/actions.go",
+		`up.Limit == d.Limit &&`, `was.Limit == d.Limit &&`, "./api -run TestRepeatedAfterACrash"},
+	{"raise-to-another-limit-is-the-same", "explained", "api/actions.go",
+		`case d.Action == keep.Raise:`, `case false:`, "./api -run TestAnotherAnswerIsNotTaken"},
+	{"result-is-not-known-again", "explained", "api/actions.go",
+		`case d.Action == keep.Happened && d.Result != nil:`, `case false:`, "./api -run TestRepeatedAfterACrash"},
 	{"skip-all-takes-what-came-later", "nothing-lost", "api/bulk.go",
 		`operator.MaxSkip, After: p.After}`, `operator.MaxSkip}`, "./api -run TestSkipAll"},
 
