@@ -186,8 +186,11 @@ func raised(d *keep.Decision, in DecisionRequest) error {
 	if d.Limit, err = budget.FromFloat(in.Limit); err != nil || d.Limit == 0 {
 		return problemOf(http.StatusUnprocessableEntity, KindLimit, "raise needs the limit that the budget gets, more than 0")
 	}
-	if in.Until != nil {
-		d.Until = time.Time(*in.Until)
+	if in.Until == nil {
+		return nil
+	}
+	if d.Until = time.Time(*in.Until); d.Until.IsZero() { // which would be no end
+		return problemOf(http.StatusUnprocessableEntity, KindLimit, "raise: its end is over already; leave out until for a raise without an end")
 	}
 	return nil
 }
@@ -307,7 +310,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	for _, input := range inputs {
 		res, err := s.skipInput(ctx, input, in.Body.Preview)
 		if err != nil {
-			return Page[Skipped]{}, partly(len(results), err)
+			return Page[Skipped]{}, s.partly(ctx, len(results), err)
 		}
 		results = append(results, res)
 	}
@@ -408,7 +411,7 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
 		}
 		if err != nil && !isRefusal(err) {
-			return Page[ItemDone]{}, partly(len(results), err)
+			return Page[ItemDone]{}, s.partly(ctx, len(results), err)
 		}
 		res := ItemDone{ID: it.ID, Done: err == nil, Status: it.Status}
 		if err != nil {
@@ -435,11 +438,12 @@ func once[T comparable](ids []T) []T {
 
 // partly is the error of a list of which the first n were gone through: its status is none of those that say that
 // nothing was done.
-func partly(n int, err error) error {
+func (s *Server) partly(ctx context.Context, n int, err error) error {
 	if n == 0 {
 		return err
 	}
-	return problemOf(http.StatusInternalServerError, KindInternal, fmt.Sprintf("the first %d of the list were gone through, and the next failed: %v", n, err))
+	return problemOf(http.StatusInternalServerError, KindInternal,
+		fmt.Sprintf("the first %d of the list were gone through, and the next failed: %s", n, s.problem(ctx, err).Detail))
 }
 
 // isRefusal reports whether err says that an item or input is not in the state that the

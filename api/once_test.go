@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -57,10 +58,9 @@ func lose(t *testing.T, after bool, path, body string) (*world, answer) {
 	return loseThen(t, after, path, body, func(*world) {})
 }
 
-// loseThen is lose with what others do before the repetition.
-func loseThen(t *testing.T, after bool, path, body string, others func(*world)) (*world, answer) {
+// withBudget returns a world in which somebody is asked about a budget, and its configuration.
+func withBudget(t *testing.T, cfg *api.Config) *world {
 	t.Helper()
-	var cfg api.Config
 	w := newWorld(t, func(c *api.Config) {
 		o, err := operator.New(c.Store.(*memory.Store), operator.Config{Logger: slog.New(slog.DiscardHandler), Budgets: func() []budget.Rule {
 			return []budget.Rule{{Name: "money", Limit: keep.AmountUnit, Per: time.Hour}}
@@ -68,11 +68,19 @@ func loseThen(t *testing.T, after bool, path, body string, others func(*world)) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Actor, cfg = o, *c
-		cfg.Actor = o
+		c.Actor = o
+		*cfg = *c
 	})
 	w.commit(keep.OpenEscalation{Escalation: keep.Escalation{ID: budget.QuestionID("money", 1), Kind: keep.AskBudget, Budget: "money", Workflow: "invoices", Run: "run_1",
 		Question: "?", Choices: []keep.Choice{{Action: keep.Raise}, {Action: keep.Stop}}, CreatedAt: noon}})
+	return w
+}
+
+// loseThen is lose with what others do before the repetition.
+func loseThen(t *testing.T, after bool, path, body string, others func(*world)) (*world, answer) {
+	t.Helper()
+	var cfg api.Config
+	w := withBudget(t, &cfg)
 	d := &dying{Actor: cfg.Actor, after: after, reached: make(chan struct{}), end: make(chan struct{})}
 	cfg.Actor = d
 	old, err := api.New(cfg)
@@ -152,6 +160,13 @@ func TestAnotherAnswerIsNotTaken(t *testing.T) {
 	}
 }
 
+// A raise whose end is the zero time, as programs send that forgot to set it, is not one without an end.
+func TestRaiseUntilNoTime(t *testing.T) {
+	w := withBudget(t, new(api.Config))
+	w.ask("ann admin", "POST", api.Prefix+"/escalations/esc_budget_money_1/decision", `{"action":"raise","limit":5,"until":"0001-01-01T00:00:00Z"}`).want(t, 422, "limit-needed", "over")
+	w.ask("ann viewer", "GET", api.Prefix+"/escalations/esc_budget_money_1", "").want(t, 200, `"decision":null`)
+}
+
 // A refusal is about the moment: what was not done is done under the same key once it can be.
 func TestRefusalsHoldNoKey(t *testing.T) {
 	w := newWorld(t, nil)
@@ -224,11 +239,12 @@ func TestKeyOfARenewedToken(t *testing.T) {
 type stumbling struct {
 	api.Actor
 	skipped int
+	err     error
 }
 
 func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error) {
 	if s.skipped++; s.skipped == 2 {
-		return operator.SkipResult{}, keep.ErrNotFound
+		return operator.SkipResult{}, s.err
 	}
 	return s.Actor.SkipInput(ctx, w, id)
 }
@@ -237,7 +253,7 @@ func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.
 func TestHalfAListHoldsItsKey(t *testing.T) {
 	var s *stumbling
 	w := newWorld(t, func(c *api.Config) {
-		s = &stumbling{Actor: c.Actor}
+		s = &stumbling{Actor: c.Actor, err: keep.ErrNotFound}
 		c.Actor = s
 	})
 	for range 2 {
@@ -245,5 +261,10 @@ func TestHalfAListHoldsItsKey(t *testing.T) {
 	}
 	if s.skipped != 2 {
 		t.Errorf("%d inputs were skipped under one key, want 2", s.skipped)
+	}
+	s.skipped, s.err = 0, errors.New("dial tcp 10.0.0.5:5432: user keep_admin")
+	got := w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_1","in_1"]}`)
+	if got.want(t, 500, "the first 1 of the list were gone through", "its log says why"); strings.Contains(got.Body, "10.0.0.5") {
+		t.Errorf("what only the log may say: %s", got.Body)
 	}
 }

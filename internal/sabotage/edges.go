@@ -210,6 +210,36 @@ var edgesBreaks = []Break{
 		`walked >= limits.walk && rest.before <= indexed+1`, `walked >= limits.walk && indexed >= 0`, "./store/sqlite -run TestOneReaderIsEnough/a_text"},
 	{"search-forgets-what-changed", "nothing-lost", "store/sqlite/search.go",
 		`append(numbers, fresh[0]), fresh[1:]`, `numbers, fresh[1:]`, "./store/sqlite -run TestOneReaderIsEnough/a_text"},
+	{"raise-until-no-time-has-no-end", "within-budget", "api/actions.go",
+		`d.Until.IsZero() { // which`, `false { // which`, "./api -run TestRaiseUntilNoTime"},
+	{"half-a-part-is-nothing", "explained", "api/bulk.go",
+		`before.Inputs - before.Late; n > 0 {`, `before.Inputs - before.Late; n < 0 {`, "./api -run TestHalfAPartIsSaid"},
+	{"half-a-list-tells-all", "no-ambient-power", "api/actions.go",
+		`n, s.problem(ctx, err).Detail))`, `n, err.Error()))`, "./api -run TestHalfAListHoldsItsKey"},
+	{"skip-all-finds-the-newest-late", "explained", "api/bulk.go",
+		`	if err := p.find(ctx, s); err != nil || p.Over() {
+		return p, err
+	}
+`, `	_, _ = s.CountInputs(ctx, p.filter())
+	if err := p.find(ctx, s); err != nil || p.Over() {
+		return p, err
+	}
+`, "./api -run TestSkipAllIsWhatWasCounted"},
+	{"older-events-of-an-input-wait-for-nothing", "explained", "view/story.go",
+		`return out, t.unfinished(&out, in)`, `return out, nil`, "./view -run TestWhyOfAnInputWithManyEvents"},
+	{"detached-doubt-waits-for-nothing", "explained", "view/story.go",
+		`if !lifecycle.Unknown(m.State) || open != nil && open.Mutation == m.Key {`, `if true {`, "./view -run TestWhyOfAnItem"},
+	{"item-forgets-its-question", "explained", "view/story.go",
+		`out.Questions = append(out.Questions, q.ID)
+		out.Wait`, `out.Wait`, "./view -run TestWhyOfAnItem"},
+	{"whole-id-is-a-part", "explained", "view/shortid.go",
+		`!errors.Is(err, keep.ErrNotFound) {
+		return id, err
+	}
+	ids, err`, `false {
+		return id, err
+	}
+	ids, err`, "./view -run TestFullIDOfAQuestion"},
 	{"item-named-twice-is-done-twice", "once", "api/actions.go",
 		`	for _, id := range once(in.Body.IDs) {
 		it, err`, `	for _, id := range in.Body.IDs {
