@@ -240,6 +240,8 @@ var edgesBreaks = []Break{
 		return id, err
 	}
 	ids, err`, "./view -run TestFullIDOfAQuestion"},
+	{"stream-begins-nowhere", "nothing-lost", "api/stream.go",
+		`hello = ": keep\nid: " + after + "\n\n"`, `hello = ": keep\nid:  \n\n"`, "./api -run TestFollowCutAtOnce"},
 	{"item-named-twice-is-done-twice", "once", "api/actions.go",
 		`	for _, id := range once(in.Body.IDs) {
 		it, err`, `	for _, id := range in.Body.IDs {
