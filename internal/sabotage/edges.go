@@ -240,6 +240,10 @@ var edgesBreaks = []Break{
 		return id, err
 	}
 	ids, err`, "./view -run TestFullIDOfAQuestion"},
+	{"test-shows-checkpoints", "permitted", "api/record.go",
+		`r.Checkpoint && !who.Role`, `false && !who.Role`, "./api -run TestRecordHidesCheckpoints"},
+	{"test-forgets-that-it-has-a-checkpoint", "permitted", "rehearsal/scripttest/record.go",
+		`return len(r.Test.KV)+len(r.Test.Expect.KV) > 0`, `return false`, "./rehearsal/scripttest -run TestRecord$"},
 	{"stream-begins-nowhere", "nothing-lost", "api/stream.go",
 		`hello = ": keep\nid: " + after + "\n\n"`, `hello = ": keep\nid:  \n\n"`, "./api -run TestFollowCutAtOnce"},
 	{"item-named-twice-is-done-twice", "once", "api/actions.go",
