@@ -289,12 +289,12 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	case (len(in.Body.IDs) == 0) == (in.Body.Match == nil):
 		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "name either ids or a match")
 	case in.Body.Match != nil:
-		found, next, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text,
-			Status: keep.InputPending}, keep.Page{Limit: maxNamed})
+		f := keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text, Status: keep.InputPending}
+		found, more, err := s.matching(ctx, f)
 		if err != nil {
 			return Page[Skipped]{}, err
 		}
-		if next != "" && !in.Body.Preview {
+		if more && !in.Body.Preview {
 			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindTooMany, fmt.Sprintf("more than %d match; POST /inputs/skip-all does them in parts", maxNamed))
 		}
 		inputs = found
@@ -315,6 +315,19 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 		results = append(results, res)
 	}
 	return Page[Skipped]{Items: results}, nil
+}
+
+// matching returns the newest inputs that a filter selects, as many as one request may change, and whether there are more. A page of a
+// search may have fewer than it could, and a next.
+func (s *Server) matching(ctx context.Context, f keep.InputFilter) (found []keep.Input, more bool, err error) {
+	for p := (keep.Page{Limit: maxNamed + 1}); ; {
+		list, next, err := s.cfg.Store.Inputs(ctx, f, p)
+		if found = append(found, list...); err != nil || next == "" || len(found) > maxNamed {
+			more = len(found) > maxNamed
+			return found[:min(len(found), maxNamed)], more, err
+		}
+		p.After = next
+	}
 }
 
 // skipInput skips one input, or says what that would do.

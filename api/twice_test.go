@@ -60,6 +60,25 @@ func (p paging) Events(ctx context.Context, f keep.EventFilter, page keep.Page) 
 	return p.Store.Events(ctx, f, page)
 }
 
+// Inputs finds inputs as a search does that looked at enough: a page may have none, and yet a next.
+func (p paging) Inputs(ctx context.Context, f keep.InputFilter, page keep.Page) ([]keep.Input, string, error) {
+	if page.After == "" {
+		return nil, "first", nil
+	}
+	if page.After == "first" {
+		page.After = ""
+	}
+	return p.Store.Inputs(ctx, f, page)
+}
+
+// What matches is looked for to the end: a page that ends early does not say that there are more than one request may skip.
+func TestSkipOfASearchThatEndsEarly(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Store = paging{c.Store.(*memory.Store)} })
+	for _, preview := range []string{"true", "false"} {
+		w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"match":{"q":"email"},"preview":`+preview+`}`).want(t, 200, `"input":"in_1"`)
+	}
+}
+
 // A preview counts all events of an input, as the skip does, and not those of a page.
 func TestPreviewOfAnInputWithManyEvents(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.Store = paging{c.Store.(*memory.Store)} })
