@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -123,18 +124,54 @@ func (s *Server) decide(ctx context.Context, in *struct {
 	switch {
 	case readErr != nil:
 		return Answered{}, readErr
-	case late && idempotency.Repeated(ctx) && isTaken(q, d):
-	case err != nil:
-		return Answered{}, notDecided(err, q, in.Body.Action)
+	case err == nil:
+		return AnsweredOf(q), nil
+	case late && idempotency.Repeated(ctx):
+		taken, readErr := s.isTaken(ctx, q, d)
+		if readErr != nil {
+			return Answered{}, readErr
+		}
+		if taken {
+			return AnsweredOf(q), nil
+		}
 	}
-	return AnsweredOf(q), nil
+	return Answered{}, notDecided(err, q, in.Body.Action)
 }
 
-// isTaken reports whether a question has the decision that a request takes again, whose answer was lost.
-func isTaken(q keep.Escalation, d keep.Decision) bool {
+// isTaken reports whether a question has the decision that a request takes again, whose answer was lost. A result of a call that
+// happened is with its record, and a limit with its budget.
+func (s *Server) isTaken(ctx context.Context, q keep.Escalation, d keep.Decision) (bool, error) {
 	was := q.Decision
-	return was != nil && was.Action == d.Action && was.By == d.By && was.From == d.From && was.Note == d.Note &&
-		was.Limit == d.Limit && was.Until.Equal(d.Until) && bytes.Equal(was.Result, d.Result)
+	if was == nil || was.Action != d.Action || was.By != d.By || was.From != d.From || was.Note != d.Note {
+		return false, nil
+	}
+	switch {
+	case d.Action == keep.Raise:
+		row, err := s.cfg.Store.Gate(ctx, keep.BudgetGate(q.Budget))
+		if err != nil {
+			return false, err
+		}
+		state, err := budget.Read(row, func(id keep.EscalationID) (keep.Escalation, error) { return s.cfg.Store.Escalation(ctx, id) })
+		up := state.Raise
+		return up != nil && up.By == was.By && up.At.Equal(was.At) && up.Limit == d.Limit && up.Until.Equal(d.Until), err
+	case d.Action == keep.Happened && d.Result != nil:
+		m, err := s.cfg.Store.Mutation(ctx, q.Mutation)
+		return sameJSON(m.Result, d.Result), err
+	}
+	return sameJSON(was.Result, d.Result), nil
+}
+
+// sameJSON reports whether two texts are the same value, or neither is there.
+func sameJSON(a, b json.RawMessage) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, err := canonical.Exact(a)
+	y, otherErr := canonical.Exact(b)
+	if err != nil || otherErr != nil {
+		return bytes.Equal(a, b)
+	}
+	return bytes.Equal(x, y)
 }
 
 // raised adds what raise gives to a budget.
@@ -149,8 +186,11 @@ func raised(d *keep.Decision, in DecisionRequest) error {
 	if d.Limit, err = budget.FromFloat(in.Limit); err != nil || d.Limit == 0 {
 		return problemOf(http.StatusUnprocessableEntity, KindLimit, "raise needs the limit that the budget gets, more than 0")
 	}
-	if in.Until != nil {
-		d.Until = time.Time(*in.Until)
+	if in.Until == nil {
+		return nil
+	}
+	if d.Until = time.Time(*in.Until); d.Until.IsZero() { // which would be no end
+		return problemOf(http.StatusUnprocessableEntity, KindLimit, "raise: its end is over already; leave out until for a raise without an end")
 	}
 	return nil
 }
@@ -249,12 +289,12 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	case (len(in.Body.IDs) == 0) == (in.Body.Match == nil):
 		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "name either ids or a match")
 	case in.Body.Match != nil:
-		found, next, err := s.cfg.Store.Inputs(ctx, keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text,
-			Status: keep.InputPending}, keep.Page{Limit: maxNamed})
+		f := keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text, Status: keep.InputPending}
+		found, more, err := s.matching(ctx, f)
 		if err != nil {
 			return Page[Skipped]{}, err
 		}
-		if next != "" && !in.Body.Preview {
+		if more && !in.Body.Preview {
 			return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindTooMany, fmt.Sprintf("more than %d match; POST /inputs/skip-all does them in parts", maxNamed))
 		}
 		inputs = found
@@ -270,23 +310,42 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	for _, input := range inputs {
 		res, err := s.skipInput(ctx, input, in.Body.Preview)
 		if err != nil {
-			return Page[Skipped]{}, partly(len(results), err)
+			return Page[Skipped]{}, s.partly(ctx, len(results), err)
 		}
 		results = append(results, res)
 	}
 	return Page[Skipped]{Items: results}, nil
 }
 
+// matching returns the newest inputs that a filter selects, as many as one request may change, and whether there are more. A page of a
+// search may have fewer than it could, and a next.
+func (s *Server) matching(ctx context.Context, f keep.InputFilter) (found []keep.Input, more bool, err error) {
+	for p := (keep.Page{Limit: maxNamed + 1}); ; {
+		list, next, err := s.cfg.Store.Inputs(ctx, f, p)
+		if found = append(found, list...); err != nil || next == "" || len(found) > maxNamed {
+			more = len(found) > maxNamed
+			return found[:min(len(found), maxNamed)], more, err
+		}
+		p.After = next
+	}
+}
+
 // skipInput skips one input, or says what that would do.
 func (s *Server) skipInput(ctx context.Context, input keep.Input, preview bool) (Skipped, error) {
 	var res Skipped
 	if preview {
-		events, _, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: input.Workflow, Input: input.ID},
-			keep.Page{Limit: keep.MaxPage, Bare: true})
-		if err != nil {
-			return res, err
+		res = wouldSkip(nil)
+		for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
+			events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: input.Workflow, Input: input.ID}, p)
+			if err != nil {
+				return res, err
+			}
+			some := wouldSkip(events)
+			res.Skipped, res.InRun, res.Finished = res.Skipped+some.Skipped, res.InRun+some.InRun, res.Finished+some.Finished
+			if p.After = next; next == "" {
+				break
+			}
 		}
-		res = wouldSkip(events)
 	} else {
 		done, err := s.cfg.Actor.SkipInput(ctx, input.Workflow, input.ID)
 		if err != nil {
@@ -311,7 +370,7 @@ func (s *Server) skipEvents(ctx context.Context, in *struct {
 		return skippedOf(res), err
 	}
 	var events []keep.Event
-	for _, id := range in.Body.IDs {
+	for _, id := range once(in.Body.IDs) {
 		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, id)
 		if err != nil {
 			return Skipped{}, err
@@ -346,12 +405,12 @@ func (s *Server) reprocessItems(ctx context.Context, in *itemsAction) (Page[Item
 	return s.doItems(ctx, in, keep.Reprocess, s.cfg.Actor.ReprocessItem)
 }
 
-// doItems does something to each item that allows it. All of them exist, or
-// nothing is done.
+// doItems does something to each item that allows it, once, however often it is named: what an item becomes after the first time
+// would be changed by the second. All of them exist, or nothing is done.
 func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Action,
 	do func(context.Context, keep.WorkflowName, string, keep.Decision) error) (Page[ItemDone], error) {
 	var items []keep.Item
-	for _, id := range in.Body.IDs {
+	for _, id := range once(in.Body.IDs) {
 		it, err := s.cfg.Store.Item(ctx, in.Workflow, id)
 		if err != nil {
 			return Page[ItemDone]{}, err
@@ -365,7 +424,7 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
 		}
 		if err != nil && !isRefusal(err) {
-			return Page[ItemDone]{}, partly(len(results), err)
+			return Page[ItemDone]{}, s.partly(ctx, len(results), err)
 		}
 		res := ItemDone{ID: it.ID, Done: err == nil, Status: it.Status}
 		if err != nil {
@@ -379,13 +438,25 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 	return Page[ItemDone]{Items: results}, nil
 }
 
+// once returns ids in their order, each once.
+func once[T comparable](ids []T) []T {
+	out, seen := make([]T, 0, len(ids)), make(map[T]bool, len(ids))
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id], out = true, append(out, id)
+		}
+	}
+	return out
+}
+
 // partly is the error of a list of which the first n were gone through: its status is none of those that say that
 // nothing was done.
-func partly(n int, err error) error {
+func (s *Server) partly(ctx context.Context, n int, err error) error {
 	if n == 0 {
 		return err
 	}
-	return problemOf(http.StatusInternalServerError, KindInternal, fmt.Sprintf("the first %d of the list were gone through, and the next failed: %v", n, err))
+	return problemOf(http.StatusInternalServerError, KindInternal,
+		fmt.Sprintf("the first %d of the list were gone through, and the next failed: %s", n, s.problem(ctx, err).Detail))
 }
 
 // isRefusal reports whether err says that an item or input is not in the state that the

@@ -79,25 +79,32 @@ func ParseSkipPlan(cursor string) (p SkipPlan, err error) {
 // nothing. The number is exact.
 func PlanSkip(ctx context.Context, s store.Inputs, w keep.WorkflowName, text string) (SkipPlan, error) {
 	p := SkipPlan{Workflow: w, Text: text}
+	if err := p.find(ctx, s); err != nil || p.Over() {
+		return p, err
+	}
+	// After the newest was found: what comes in between may be counted, and is left alone.
 	counts, err := s.CountInputs(ctx, p.filter())
 	if err != nil {
 		return p, err
 	}
 	if p.Total = counts[keep.InputPending]; p.Text != "" && p.Total > search.MaxCount {
-		if p.Total, err = countPending(ctx, s, p.filter()); err != nil {
-			return p, err
-		}
+		p.Total, err = countPending(ctx, s, p.filter())
 	}
+	return p, err
+}
+
+// find looks for the newest input of a plan.
+func (p *SkipPlan) find(ctx context.Context, s store.Inputs) error {
 	for page := (keep.Page{Limit: 1}); ; page.After = p.After {
 		first, next, err := s.Inputs(ctx, p.filter(), page)
 		if err != nil {
-			return p, err
+			return err
 		}
 		if p.After = next; len(first) > 0 {
 			p.First = first[0].ID
 		}
 		if len(first) > 0 || next == "" {
-			return p, nil
+			return nil
 		}
 	}
 }
@@ -211,8 +218,15 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 	if err != nil || in.Body.Preview || plan.Over() {
 		return SkippedAllOf(plan), err
 	}
-	plan, err = SkipPart(ctx, s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(PartTime))
-	return SkippedAllOf(plan), err
+	before := plan.Done
+	if plan, err = SkipPart(ctx, s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(PartTime)); err == nil {
+		return SkippedAllOf(plan), nil
+	}
+	if n := plan.Done.Inputs + plan.Done.Late - before.Inputs - before.Late; n > 0 {
+		err = problemOf(http.StatusInternalServerError, KindInternal,
+			fmt.Sprintf("inputs that were skipped: %d; the next failed: %s; the cursor of before continues", n, s.problem(ctx, err).Detail))
+	}
+	return SkippedAll{}, err
 }
 
 // PlanSkipAll says how many pending inputs match; the cursor skips them.

@@ -191,3 +191,52 @@ func decode[T any](t *testing.T, a answer) (v T) {
 	}
 	return v
 }
+
+// A moving store changes between the count and the list of a plan.
+type moving struct {
+	*memory.Store
+	others func()
+}
+
+func (m *moving) CountInputs(ctx context.Context, f keep.InputFilter) (map[keep.InputStatus]int, error) {
+	counts, err := m.Store.CountInputs(ctx, f)
+	m.others()
+	return counts, err
+}
+
+// No more inputs are skipped than the plan said, also if one comes in while it is made.
+func TestSkipAllIsWhatWasCounted(t *testing.T) {
+	s := manyInputs(t, 3)
+	came := false
+	m := &moving{s, func() {
+		if !came {
+			came = true
+			putInput(t, s, 4, "Invoice that came while it was counted")
+		}
+	}}
+	plan, err := api.PlanSkip(t.Context(), m, "", "invoice")
+	if err != nil || plan.Total != 3 {
+		t.Fatalf("PlanSkip = %+v, %v", plan, err)
+	}
+	if plan, err = api.SkipPart(t.Context(), s, skipper(t, s), plan, time.Now().Add(time.Hour)); err != nil || plan.Done.Inputs != 3 {
+		t.Errorf("SkipPart = %+v, %v, want the three that were counted", plan, err)
+	}
+}
+
+// stopping skips the inputs of one workflow, and finds those of the next one changed at each try.
+type stopping struct{ api.Actor }
+
+func (s stopping) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error) {
+	if w == "a" {
+		return operator.InputsSkipped{}, fmt.Errorf("inputs of a: %w", keep.ErrStale)
+	}
+	return s.Actor.SkipInputs(ctx, w, ids)
+}
+
+// A part that fails after some inputs were skipped is not said to have done nothing.
+func TestHalfAPartIsSaid(t *testing.T) {
+	s := manyInputs(t, 20)
+	w := newWorld(t, func(c *api.Config) { c.Store, c.Actor = s, stopping{skipper(t, s)} })
+	got := w.ask("bob operator", "POST", api.Prefix+"/inputs/skip-all", `{"match": {"q": "invoice"}}`)
+	got.want(t, 500, "internal", "inputs that were skipped: 1;")
+}

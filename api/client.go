@@ -21,8 +21,9 @@ import (
 
 // A Client asks a Server. Every method is one request; what a method returns is
 // described at its route. An error that the server answered is a *Problem, or a
-// *ScriptError; any other means that there was no whole answer, and then a change
-// may have been made.
+// *ScriptError; any other means that there was no whole answer of it, as when a proxy
+// waited for one for too long, and then a change may have been made. So it may after a
+// *Problem whose Status is 500 or more.
 type Client struct {
 	// URL is where the server is, without Prefix. If empty, "http://localhost",
 	// for a Transport that looks at no address.
@@ -35,7 +36,7 @@ type Client struct {
 	Token string
 }
 
-// A Problem is the answer of a server that did not do what it was asked to.
+// A Problem is the answer of a server that did not do what it was asked to, or, if Status is 500 or more, not all of it.
 type Problem struct {
 	Status int
 	Kind   Kind
@@ -192,7 +193,11 @@ func problemIn(res *http.Response) error {
 		Type, Detail string
 		Errors       []struct{ Message, Location string }
 	}
-	if json.Unmarshal(text, &p) != nil {
+	isProblem := json.Unmarshal(text, &p) == nil
+	if ours := isProblem && strings.HasPrefix(p.Type, idempotency.ProblemBase); !ours && (res.StatusCode < 300 || res.StatusCode >= 500) {
+		return fmt.Errorf("no answer of Keep, which may have done it: status %d: %.200q", res.StatusCode, text)
+	}
+	if !isProblem {
 		return &Problem{Status: res.StatusCode, Detail: fmt.Sprintf("status %d: %.200q", res.StatusCode, text)}
 	}
 	kind := Kind(strings.TrimPrefix(p.Type, idempotency.ProblemBase))

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -163,6 +164,23 @@ func TestClientOfSomethingElse(t *testing.T) {
 	s.Close()
 	if _, err := (&api.Client{URL: s.URL}).Run(t.Context(), "r"); err == nil || errors.As(err, &p) {
 		t.Errorf("nobody answers: %v, want an error of the network", err)
+	}
+}
+
+// What a proxy says that gave up, or changed the answer, is not the server's word that it did nothing.
+func TestClientBehindAProxy(t *testing.T) {
+	for _, status := range []int{203, 204, 502, 503, 504} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			if status != http.StatusNoContent {
+				_, _ = io.WriteString(w, `{"title":"upstream timed out"}`)
+			}
+		}))
+		_, err := (&api.Client{URL: s.URL}).Pause(t.Context(), "w", "")
+		if p, ok := errors.AsType[*api.Problem](err); ok || err == nil || !strings.Contains(err.Error(), "may have done it") {
+			t.Errorf("%d: %v (%+v), want an error that is no problem", status, err, p)
+		}
+		s.Close()
 	}
 }
 

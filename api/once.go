@@ -31,8 +31,8 @@ func keyRules() []idempotency.Rule {
 	return []idempotency.Rule{
 		account,
 		rule("/workflows/{workflow}/topics/{topic}/events", namesMessage),
-		rule("/escalations/{escalation}/decision", always), // a question is answered once, and says who did
-		rule("/runs/{run}/cancel", always),                 // a run that ended never begins again
+		rule("/escalations/{escalation}/decision", closesQuestion), // a question is answered once, and says who did
+		rule("/runs/{run}/cancel", always),                         // a run that ended never begins again
 		rule("/tokens/{token}/revoke", always),
 		rule("/", isPreview),
 	}
@@ -49,6 +49,14 @@ func holder(r *http.Request) string {
 
 // always is of routes that end what their path names.
 func always(*http.Request, []byte) bool { return true }
+
+// closesQuestion reports whether a body closes its question: to stop does not, and pauses a workflow that may have been resumed since.
+func closesQuestion(_ *http.Request, body []byte) bool {
+	var in struct {
+		Action keep.Action `json:"action"`
+	}
+	return json.Unmarshal(body, &in) == nil && in.Action != keep.Stop
+}
 
 // namesMessage reports whether a body names the event that it publishes: a topic never forgets a message id.
 func namesMessage(_ *http.Request, body []byte) bool {

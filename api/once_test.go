@@ -3,17 +3,22 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // A dying actor is that of a process which dies before or after it did what it was asked: it never comes back.
@@ -50,8 +55,32 @@ func (d *dying) Pause(ctx context.Context, w keep.WorkflowName, note string) err
 // lose sends a request to a server that dies under it, and then the same again to w, with which that shared its store.
 func lose(t *testing.T, after bool, path, body string) (*world, answer) {
 	t.Helper()
+	return loseThen(t, after, path, body, func(*world) {})
+}
+
+// withBudget returns a world in which somebody is asked about a budget, and its configuration.
+func withBudget(t *testing.T, cfg *api.Config) *world {
+	t.Helper()
+	w := newWorld(t, func(c *api.Config) {
+		o, err := operator.New(c.Store.(*memory.Store), operator.Config{Logger: slog.New(slog.DiscardHandler), Budgets: func() []budget.Rule {
+			return []budget.Rule{{Name: "money", Limit: keep.AmountUnit, Per: time.Hour}}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Actor = o
+		*cfg = *c
+	})
+	w.commit(keep.OpenEscalation{Escalation: keep.Escalation{ID: budget.QuestionID("money", 1), Kind: keep.AskBudget, Budget: "money", Workflow: "invoices", Run: "run_1",
+		Question: "?", Choices: []keep.Choice{{Action: keep.Raise}, {Action: keep.Stop}}, CreatedAt: noon}})
+	return w
+}
+
+// loseThen is lose with what others do before the repetition.
+func loseThen(t *testing.T, after bool, path, body string, others func(*world)) (*world, answer) {
+	t.Helper()
 	var cfg api.Config
-	w := newWorld(t, func(c *api.Config) { cfg = *c })
+	w := withBudget(t, &cfg)
 	d := &dying{Actor: cfg.Actor, after: after, reached: make(chan struct{}), end: make(chan struct{})}
 	cfg.Actor = d
 	old, err := api.New(cfg)
@@ -61,7 +90,7 @@ func lose(t *testing.T, after bool, path, body string) (*world, answer) {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", "k1")
-	r = r.WithContext(access.With(r.Context(), access.Identity{Name: "ann", Role: access.Operator, Via: access.ViaToken}))
+	r = r.WithContext(access.With(r.Context(), access.Identity{Name: "ann", Role: access.Admin, Via: access.ViaToken}))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer func() { _ = recover() }()
@@ -72,7 +101,8 @@ func lose(t *testing.T, after bool, path, body string) (*world, answer) {
 		wg.Wait()
 	})
 	<-d.reached
-	return w, w.ask("ann operator", "POST", path, body, "Idempotency-Key", "k1")
+	others(w)
+	return w, w.ask("ann admin", "POST", path, body, "Idempotency-Key", "k1")
 }
 
 // What names what it makes or ends is executed again, at once, where a process died at it: nobody is asked.
@@ -88,6 +118,8 @@ func TestRepeatedAfterACrash(t *testing.T) {
 		"event that was made":     {true, topicEvents, event, 200, `"message_id":"m7"`},
 		"decision":                {false, api.Prefix + "/escalations/esc_1/decision", `{"action":"skip"}`, 200, `"action":"skip"`},
 		"decision that was taken": {true, api.Prefix + "/escalations/esc_1/decision", `{"action":"skip"}`, 200, `"action":"skip"`},
+		"result that was said":    {true, api.Prefix + "/escalations/esc_1/decision", `{"action":"happened","result":{"b": 2, "id": 9007199254740993}}`, 200, `"action":"happened"`},
+		"raise that was given":    {true, api.Prefix + "/escalations/esc_budget_money_1/decision", `{"action":"raise","limit":5,"until":"2999-01-01T00:00:00.123456789Z"}`, 200, `"action":"raise"`},
 	} {
 		w, got := lose(t, c.after, c.path, c.body)
 		if got.Status != c.status || !strings.Contains(got.Body, c.part) {
@@ -108,6 +140,31 @@ func TestUnknownAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.ask("ann viewer", "GET", p.Instance, "").want(t, 200, `"state":"in_progress"`, `"path":"/api/v1/workflows/invoices/pause"`)
+}
+
+// To stop answers nothing for good: the workflow may have been resumed since, and is not paused once more unawares.
+func TestStopIsRepeatedAsAPause(t *testing.T) {
+	w, got := lose(t, true, api.Prefix+"/escalations/esc_budget_money_1/decision", `{"action":"stop"}`)
+	got.want(t, 409, "in-progress")
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"paused":true`)
+}
+
+// An answer of the same person with the same action is another one if it has another result or limit.
+func TestAnotherAnswerIsNotTaken(t *testing.T) {
+	for path, c := range map[string]struct{ lost, taken string }{
+		"/escalations/esc_1/decision":              {`{"action":"happened","result":{"id":9007199254740993}}`, `{"action":"happened","result":{"id":9007199254740992}}`},
+		"/escalations/esc_budget_money_1/decision": {`{"action":"raise","limit":5}`, `{"action":"raise","limit":6}`},
+	} {
+		_, got := loseThen(t, false, api.Prefix+path, c.lost, func(w *world) { w.ask("ann admin", "POST", api.Prefix+path, c.taken).want(t, 200) })
+		got.want(t, 409, "decided", "already decided: ann")
+	}
+}
+
+// A raise whose end is the zero time, as programs send that forgot to set it, is not one without an end.
+func TestRaiseUntilNoTime(t *testing.T) {
+	w := withBudget(t, new(api.Config))
+	w.ask("ann admin", "POST", api.Prefix+"/escalations/esc_budget_money_1/decision", `{"action":"raise","limit":5,"until":"0001-01-01T00:00:00Z"}`).want(t, 422, "limit-needed", "over")
+	w.ask("ann viewer", "GET", api.Prefix+"/escalations/esc_budget_money_1", "").want(t, 200, `"decision":null`)
 }
 
 // A refusal is about the moment: what was not done is done under the same key once it can be.
@@ -182,11 +239,12 @@ func TestKeyOfARenewedToken(t *testing.T) {
 type stumbling struct {
 	api.Actor
 	skipped int
+	err     error
 }
 
 func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error) {
 	if s.skipped++; s.skipped == 2 {
-		return operator.SkipResult{}, keep.ErrNotFound
+		return operator.SkipResult{}, s.err
 	}
 	return s.Actor.SkipInput(ctx, w, id)
 }
@@ -195,7 +253,7 @@ func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.
 func TestHalfAListHoldsItsKey(t *testing.T) {
 	var s *stumbling
 	w := newWorld(t, func(c *api.Config) {
-		s = &stumbling{Actor: c.Actor}
+		s = &stumbling{Actor: c.Actor, err: keep.ErrNotFound}
 		c.Actor = s
 	})
 	for range 2 {
@@ -203,5 +261,10 @@ func TestHalfAListHoldsItsKey(t *testing.T) {
 	}
 	if s.skipped != 2 {
 		t.Errorf("%d inputs were skipped under one key, want 2", s.skipped)
+	}
+	s.skipped, s.err = 0, errors.New("dial tcp 10.0.0.5:5432: user keep_admin")
+	got := w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_1","in_1"]}`)
+	if got.want(t, 500, "the first 1 of the list were gone through", "its log says why"); strings.Contains(got.Body, "10.0.0.5") {
+		t.Errorf("what only the log may say: %s", got.Body)
 	}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/keep-run/keep"
@@ -23,6 +24,9 @@ type RecordedTest struct {
 	Text     string            `json:"text" doc:"a file of tests, in TOML"`
 	Scrubbed []string          `json:"scrubbed" doc:"what was replaced, in words"`
 	Loose    []string          `json:"loose" doc:"what is not compared, since it is another in each run"`
+
+	// Checkpoint says that Text has values of a checkpoint.
+	Checkpoint bool `json:"-"`
 }
 
 // A RecordError is why no test can be made of a run.
@@ -46,6 +50,10 @@ func (s *Server) records() {
 		r, err := s.cfg.Replayer.Record(ctx, in.Run, in.Body)
 		if err != nil {
 			return nil, s.problem(ctx, err)
+		}
+		if who, _ := access.From(ctx); r.Checkpoint && !who.Role.Covers(access.Admin) {
+			return nil, problemOf(http.StatusForbidden, KindForbidden, fmt.Sprintf("%s has the role %s; the test of run %s has values of a checkpoint, which need %s",
+				who.Name, who.Role, in.Run, access.Admin))
 		}
 		return &out[RecordedTest]{r}, nil
 	})

@@ -289,6 +289,7 @@ func TestRefusals(t *testing.T) {
 		{"ann author", "GET", "/tokens", "", 403, "needs admin"},
 		{"ann author", "POST", "/tokens", `{}`, 403, "needs admin"},
 		{"ann admin", "POST", "/tokens", `{"id":"short","hash":"x","name":"a","role":"viewer"}`, 422, "body.hash"},
+		{"ann admin", "POST", "/tokens", `{"id":"abcdefghij","hash":"` + strings.Repeat("0", 64) + `","name":"` + strings.Repeat("é", 60) + `","role":"viewer"}`, 422, "120"},
 		{"ann admin", "POST", "/tokens/none/revoke", "", 404, "none"},
 	} {
 		w.ask(tt.as, tt.method, api.Prefix+tt.path, tt.body).want(t, tt.status, tt.part)

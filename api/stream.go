@@ -48,7 +48,11 @@ func (s *Server) streams() {
 // follow sends changes until the client leaves, does not read, or has no right to
 // them any more.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
-	after := r.Header.Get("Last-Event-ID")
+	after, hello := r.Header.Get("Last-Event-ID"), ": keep\n\n"
+	if after == "" { // who is cut before the first change continues from here
+		after = s.cfg.Changes.Last()
+		hello = ": keep\nid: " + after + "\n\n"
+	}
 	sub := s.cfg.Changes.Subscribe(r.Context(), after)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -56,7 +60,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := http.NewResponseController(w)
-	if err := s.send(c, w, ": keep\n\n"); err != nil {
+	if err := s.send(c, w, hello); err != nil {
 		return
 	}
 	for {

@@ -24,6 +24,7 @@ type follower struct {
 	t    testing.TB
 	conn net.Conn
 	in   *bufio.Reader
+	from string // id with which it began, without one of its own
 }
 
 // follow opens /events and reads up to its first sign of life. It is a plain
@@ -42,8 +43,11 @@ func (w *world) follow(after string) *follower {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f := &follower{w.t, conn, bufio.NewReaderSize(conn, 64)}
+	f := &follower{t: w.t, conn: conn, in: bufio.NewReaderSize(conn, 64)}
 	f.until(": keep")
+	if after == "" {
+		f.from = strings.TrimPrefix(f.until("id: "), "id: ")
+	}
 	return f
 }
 
@@ -78,6 +82,18 @@ func TestFollow(t *testing.T) {
 	g := w.follow("an-earlier-process-7")
 	g.until("event: reset")
 	g.until(`{"workflow":null,"kinds":["reset"]}`)
+}
+
+// A stream that is cut before anything changed continues where it began.
+func TestFollowCutAtOnce(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Gather = time.Millisecond })
+	w.changes.Publish(feed.Change{Workflow: "before", Kinds: []feed.Kind{feed.Run}})
+	f := w.follow("")
+	f.conn.Close()
+	w.changes.Publish(feed.Change{Workflow: "between", Kinds: []feed.Kind{feed.Run}})
+	if got, want := w.follow(f.from).until("data: "), `data: {"workflow":"between","kinds":["run"]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 func TestFollowNeedsSomebody(t *testing.T) {

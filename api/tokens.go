@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -65,6 +66,9 @@ func (s *Server) tokens() {
 }
 
 func (s *Server) addToken(ctx context.Context, in NewToken) (Token, error) {
+	if len(in.Name) > access.MaxName { // the schema counts characters
+		return Token{}, problemOf(http.StatusUnprocessableEntity, KindBadRequest, fmt.Sprintf("body.name: %d bytes of UTF-8: at most %d", len(in.Name), access.MaxName))
+	}
 	hash, err := hex.DecodeString(in.Hash)
 	if err != nil {
 		return Token{}, err // the pattern admits nothing else

@@ -47,7 +47,7 @@ func (s *Server) unskipInputs(ctx context.Context, in *struct {
 	for _, input := range inputs {
 		done, err := s.cfg.Actor.UnskipInput(ctx, input.Workflow, input.ID)
 		if err != nil && !isRefusal(err) {
-			return Page[Unskipped]{}, partly(len(results), err)
+			return Page[Unskipped]{}, s.partly(ctx, len(results), err)
 		}
 		res := unskippedOf(done)
 		if res.Input = &input.ID; err != nil {

@@ -195,12 +195,7 @@ func (o *Operator) redone(ctx context.Context, r RedoRequest) ([]keep.Event, []k
 	if r.Input != "" {
 		return o.cameWith(ctx, r)
 	}
-	ids := make([]keep.MessageID, 0, len(r.IDs))
-	for _, id := range r.IDs {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
+	ids := once(r.IDs)
 	events, err := o.store.EventsByID(ctx, r.Workflow, r.Topic, ids)
 	if err == nil && len(events) < len(ids) {
 		err = &keep.NotFoundError{What: "event in topic " + string(r.Topic), ID: string(missing(ids, events))}

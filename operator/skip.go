@@ -24,6 +24,7 @@ type SkipResult struct {
 // is marked skipped. One that is reserved by a run before its mutation ends that
 // run, whose other events are released. After that the run completes.
 func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (SkipResult, error) {
+	ids = once(ids)
 	return retryStale(ctx, func() (SkipResult, error) {
 		events, err := o.store.EventsByID(ctx, w, topic, ids)
 		if err != nil {
@@ -181,6 +182,17 @@ func (o *Operator) closeQuestions(ctx context.Context, r keep.Run) ([]keep.Chang
 		}
 	}
 	return cs, nil
+}
+
+// once returns ids in their order, each once: what is named twice is one thing.
+func once(ids []keep.MessageID) []keep.MessageID {
+	out, seen := make([]keep.MessageID, 0, len(ids)), make(map[keep.MessageID]bool, len(ids))
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id], out = true, append(out, id)
+		}
+	}
+	return out
 }
 
 func missing(ids []keep.MessageID, events []keep.Event) keep.MessageID {

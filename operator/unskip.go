@@ -42,6 +42,7 @@ type UnskipResult struct {
 // doubt about it, and one whose payload was deleted stay skipped: then the error is
 // *UnskipError and nothing is changed.
 func (o *Operator) UnskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (UnskipResult, error) {
+	ids = once(ids)
 	return retryStale(ctx, func() (UnskipResult, error) {
 		events, err := o.store.EventsByID(ctx, w, topic, ids)
 		if err != nil {

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -33,12 +32,14 @@ func FullID(ctx context.Context, s store.Reader, n keep.Noun, given string) (str
 	if len(part) < MinPart {
 		return whole(ctx, s, n, given)
 	}
+	// The whole comes first: that of a question may be how many others begin.
+	if id, err := whole(ctx, s, n, given); !errors.Is(err, keep.ErrNotFound) {
+		return id, err
+	}
 	ids, err := s.IDsWith(ctx, n, part, maxCandidates+1)
 	switch {
 	case err != nil:
 		return "", err
-	case slices.Contains(ids, given):
-		return given, nil
 	case len(ids) == 0:
 		return "", &keep.NotFoundError{What: string(n), ID: given}
 	case len(ids) > 1:
@@ -81,7 +82,7 @@ func FullName(ctx context.Context, s store.Reader, w keep.WorkflowName, topic ke
 	return places[0].ID, nil
 }
 
-// whole returns an id that is too short to be a part of one, if there is one.
+// whole returns an id if there is one.
 func whole(ctx context.Context, s store.Reader, n keep.Noun, id string) (string, error) {
 	var err error
 	switch n {

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -54,6 +55,21 @@ func TestFullID(t *testing.T) {
 	}
 	if _, err := view.Why(t.Context(), s, "abcdef"); !errors.As(err, &several) {
 		t.Errorf("Why of two = %v, want an AmbiguousError", err)
+	}
+}
+
+// The whole id of a question is taken however many others begin with it, as those of a budget do that was asked about often.
+func TestFullIDOfAQuestion(t *testing.T) {
+	s := memory.New()
+	at := time.UnixMilli(1)
+	for n := range 110 {
+		q := keep.Escalation{ID: keep.EscalationID(fmt.Sprintf("esc_budget_money_%d", n+1)), Kind: keep.AskBudget, Budget: "money", Workflow: "w", Question: "?", CreatedAt: at}
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: "w", At: at, Changes: []keep.Change{keep.OpenEscalation{Escalation: q}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := view.FullID(t.Context(), s, keep.NounQuestion, "esc_budget_money_1"); got != "esc_budget_money_1" || err != nil {
+		t.Errorf("FullID = %q, %v, want the question of that id", got, err)
 	}
 }
 

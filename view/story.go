@@ -219,22 +219,57 @@ func (t *teller) ofInput(in keep.Input) (Story, error) {
 	if err := t.became(&out, in.Workflow, runs); err != nil || out.Wait != "" {
 		return out, err
 	}
-	for _, ev := range slices.Backward(events) {
-		if ev.Status != keep.EventPending {
-			continue
-		}
-		wait, err := t.queued(ev)
-		if out.Wait == "" && wait != "" {
-			out.Wait = fmt.Sprintf("Event %s of %s: %s", ev.MessageID, ev.Topic, wait)
-		}
-		return out, err
+	return out, t.unfinished(&out, in)
+}
+
+// unfinished says what an input waits for that its newest runs do not say: any event that it caused may be unfinished, however old.
+func (t *teller) unfinished(out *Story, in keep.Input) error {
+	if in.Status == keep.InputDone {
+		return nil
 	}
-	return out, nil
+	filter := keep.EventFilter{Workflow: in.Workflow, Input: in.ID, Status: keep.EventReserved}
+	newest := keep.Page{Limit: maxRelated, Bare: true}
+	reserved, _, err := t.s.Events(t.ctx, filter, newest)
+	if err != nil {
+		return err
+	}
+	for _, ev := range slices.Backward(reserved) {
+		runs, _, err := t.s.Runs(t.ctx, keep.RunFilter{Workflow: in.Workflow, Chain: ev.ReservedBy, Open: true}, keep.Page{Limit: 1, Bare: true})
+		if err != nil {
+			return err
+		}
+		if open, err := t.open(in.Workflow, runs); err != nil || open != nil {
+			if err == nil {
+				out.waitsAs(open)
+				out.Wait = fmt.Sprintf("Event %s of %s, which %s has: %s", ev.MessageID, ev.Topic, open.ID, out.Wait)
+			}
+			return err
+		}
+	}
+	filter.Status = keep.EventPending
+	free, _, err := t.s.Events(t.ctx, filter, newest)
+	if err != nil || len(free) == 0 {
+		return err
+	}
+	ev := free[len(free)-1]
+	wait, err := t.queued(ev)
+	if wait != "" {
+		out.Wait = fmt.Sprintf("Event %s of %s: %s", ev.MessageID, ev.Topic, wait)
+	}
+	return err
 }
 
 // ofItem tells of an item of a job.
 func (t *teller) ofItem(it keep.Item) (Story, error) {
 	out := Story{Workflow: it.Workflow, Sentence: fmt.Sprintf("Item of a job of %s%s: %s, attempt %d.", it.Workflow, titled(it.Title), it.Status, it.Attempt)}
+	asked, _, err := t.s.Escalations(t.ctx, keep.EscalationFilter{Workflow: it.Workflow, Item: it.ID, Open: true}, keep.Page{Limit: maxRelated})
+	if err != nil {
+		return out, err
+	}
+	for _, q := range slices.Backward(asked) {
+		out.Questions = append(out.Questions, q.ID)
+		out.Wait = fmt.Sprintf("Waits for a person to answer %s; see keep inbox.", q.ID)
+	}
 	ref := keep.ItemRef{Workflow: it.Workflow, ID: it.ID}
 	keys, err := t.s.ItemCalls(t.ctx, []keep.ItemRef{ref}, maxRelated)
 	if err != nil || len(keys[ref]) == 0 {
@@ -259,10 +294,23 @@ func (t *teller) ofItem(it keep.Item) (Story, error) {
 		return out, err
 	}
 	open, err := t.open(it.Workflow, runs)
-	if err == nil && open != nil && !lifecycle.ItemOver(it) {
+	if err != nil {
+		return out, err
+	}
+	if open != nil && !lifecycle.ItemOver(it) {
 		out.Wait = open.Wait.String()
 	}
-	return out, err
+	for _, m := range calls { // one whose run continued without it, or is over
+		if !lifecycle.Unknown(m.State) || open != nil && open.Mutation == m.Key {
+			continue
+		}
+		limits, err := readLimits(t.ctx, t.s)
+		if err != nil {
+			return out, err
+		}
+		out.Wait = limits.WaitOfDoubt(m).String()
+	}
+	return out, nil
 }
 
 // ofQuestion tells of a question to a person.

@@ -220,6 +220,62 @@ var edgesBreaks = []Break{
 		`walked >= limits.walk && rest.before <= indexed+1`, `walked >= limits.walk && indexed >= 0`, "./store/sqlite -run TestOneReaderIsEnough/a_text"},
 	{"search-forgets-what-changed", "nothing-lost", "store/sqlite/search.go",
 		`append(numbers, fresh[0]), fresh[1:]`, `numbers, fresh[1:]`, "./store/sqlite -run TestOneReaderIsEnough/a_text"},
+	{"raise-until-no-time-has-no-end", "within-budget", "api/actions.go",
+		`d.Until.IsZero() { // which`, `false { // which`, "./api -run TestRaiseUntilNoTime"},
+	{"half-a-part-is-nothing", "explained", "api/bulk.go",
+		`before.Inputs - before.Late; n > 0 {`, `before.Inputs - before.Late; n < 0 {`, "./api -run TestHalfAPartIsSaid"},
+	{"half-a-list-tells-all", "no-ambient-power", "api/actions.go",
+		`n, s.problem(ctx, err).Detail))`, `n, err.Error()))`, "./api -run TestHalfAListHoldsItsKey"},
+	{"skip-all-finds-the-newest-late", "explained", "api/bulk.go",
+		`	if err := p.find(ctx, s); err != nil || p.Over() {
+		return p, err
+	}
+`, `	_, _ = s.CountInputs(ctx, p.filter())
+	if err := p.find(ctx, s); err != nil || p.Over() {
+		return p, err
+	}
+`, "./api -run TestSkipAllIsWhatWasCounted"},
+	{"older-events-of-an-input-wait-for-nothing", "explained", "view/story.go",
+		`return out, t.unfinished(&out, in)`, `return out, nil`, "./view -run TestWhyOfAnInputWithManyEvents"},
+	{"detached-doubt-waits-for-nothing", "explained", "view/story.go",
+		`if !lifecycle.Unknown(m.State) || open != nil && open.Mutation == m.Key {`, `if true {`, "./view -run TestWhyOfAnItem"},
+	{"item-forgets-its-question", "explained", "view/story.go",
+		`out.Questions = append(out.Questions, q.ID)
+		out.Wait`, `out.Wait`, "./view -run TestWhyOfAnItem"},
+	{"whole-id-is-a-part", "explained", "view/shortid.go",
+		`!errors.Is(err, keep.ErrNotFound) {
+		return id, err
+	}
+	ids, err`, `false {
+		return id, err
+	}
+	ids, err`, "./view -run TestFullIDOfAQuestion"},
+	{"test-shows-checkpoints", "permitted", "api/record.go",
+		`r.Checkpoint && !who.Role`, `false && !who.Role`, "./api -run TestRecordHidesCheckpoints"},
+	{"test-forgets-that-it-has-a-checkpoint", "permitted", "rehearsal/scripttest/record.go",
+		`return len(r.Test.KV)+len(r.Test.Expect.KV) > 0`, `return false`, "./rehearsal/scripttest -run TestRecord$"},
+	{"proxy-speaks-for-the-server", "doubt-is-not-failure", "api/client.go",
+		`!ours && (res.StatusCode < 300 || res.StatusCode >= 500) {`, `false && !ours {`, "./api -run TestClientBehindAProxy"},
+	{"search-that-ends-early-is-all", "nothing-lost", "api/actions.go",
+		`err != nil || next == "" || len(found) > maxNamed {`, `true {`, "./api -run TestSkipOfASearchThatEndsEarly"},
+	{"stream-begins-nowhere", "nothing-lost", "api/stream.go",
+		`hello = ": keep\nid: " + after + "\n\n"`, `hello = ": keep\nid:  \n\n"`, "./api -run TestFollowCutAtOnce"},
+	{"item-named-twice-is-done-twice", "once", "api/actions.go",
+		`	for _, id := range once(in.Body.IDs) {
+		it, err`, `	for _, id := range in.Body.IDs {
+		it, err`, "./api -run TestItemNamedTwice"},
+	{"event-named-twice-is-two", "explained", "operator/skip.go",
+		`seen[id], out = true, append(out, id)`, `out = append(out, id)`, "./api -run TestEventNamedTwice"},
+	{"preview-of-a-page", "explained", "api/actions.go",
+		`if p.After = next; next == "" {`, `if p.After = next; true {`, "./api -run TestPreviewOfAnInputWithManyEvents"},
+	{"stop-is-repeated", "explained", "api/once.go",
+		`in.Action != keep.Stop`, `true`, "./api -run TestStopIsRepeatedAsAPause"},
+	{"raise-is-not-known-again", "explained", "api/actions.go",
+		`up.Limit == d.Limit &&`, `was.Limit == d.Limit &&`, "./api -run TestRepeatedAfterACrash"},
+	{"raise-to-another-limit-is-the-same", "explained", "api/actions.go",
+		`case d.Action == keep.Raise:`, `case false:`, "./api -run TestAnotherAnswerIsNotTaken"},
+	{"result-is-not-known-again", "explained", "api/actions.go",
+		`case d.Action == keep.Happened && d.Result != nil:`, `case false:`, "./api -run TestRepeatedAfterACrash"},
 	{"skip-all-takes-what-came-later", "nothing-lost", "api/bulk.go",
 		`operator.MaxSkip, After: p.After}`, `operator.MaxSkip}`, "./api -run TestSkipAll"},
 

@@ -47,6 +47,9 @@ type Recorded struct {
 	Loose    []string // what is not compared, since it is another in each run
 }
 
+// Checkpoint reports whether the test has values of a checkpoint, which are for admins alone.
+func (r Recorded) Checkpoint() bool { return len(r.Test.KV)+len(r.Test.Expect.KV) > 0 }
+
 // A RecordError is why no test can be made of a run.
 type RecordError struct {
 	Run keep.RunID

@@ -165,6 +165,9 @@ func TestRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 			recorded[run.Handler]++
+			if got := r.Checkpoint(); got != (run.Handler == "poll") {
+				t.Errorf("it is said to have values of a checkpoint: %t", got)
+			}
 			text := scripttest.File{Tests: []scripttest.Test{r.Test}}.TOML("A run of life.")
 			for _, private := range []string{"ada@lovelace.net", "hunter22"} {
 				if strings.Contains(string(text), private) {

@@ -88,8 +88,8 @@ func (r *ScriptReplayer) Record(ctx context.Context, id keep.RunID, q api.Record
 	f := scripttest.File{Script: q.Script, Tests: []scripttest.Test{made.Test}}
 	return api.RecordedTest{
 		Run: id, Workflow: run.Workflow, Version: run.Version.String(), Entry: own.Entry,
-		Text:     string(f.TOML(fmt.Sprintf("What run %s of version %s saw and did.", id, run.Version))),
-		Scrubbed: append([]string{}, made.Scrubbed...), Loose: append([]string{}, made.Loose...),
+		Text:       string(f.TOML(fmt.Sprintf("What run %s of version %s saw and did.", id, run.Version))),
+		Checkpoint: made.Checkpoint(), Scrubbed: append([]string{}, made.Scrubbed...), Loose: append([]string{}, made.Loose...),
 	}, nil
 }
 

@@ -1,0 +1,97 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// busy is an actor whose host does what is asked of an item at once: its job is done with the new attempt before the next one
+// of the list is looked at.
+type busy struct {
+	api.Actor
+	store *memory.Store
+}
+
+func (b *busy) ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error {
+	if err := b.Actor.ReprocessItem(ctx, w, id, d); err != nil {
+		return err
+	}
+	it, err := b.store.Item(ctx, w, id)
+	if err != nil {
+		return err
+	}
+	it.Status = keep.ItemDone
+	return b.store.Commit(ctx, keep.Commit{Workflow: w, At: noon, Changes: []keep.Change{keep.PutItem{Item: it}}})
+}
+
+// Who names an item twice in one request wants it done again once.
+func TestItemNamedTwice(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Actor = &busy{c.Actor, c.Store.(*memory.Store)} })
+	const path = api.Prefix + "/workflows/invoices/items/reprocess"
+	got := decode[api.Page[api.ItemDone]](t, w.ask("ann operator", "POST", path, `{"ids":["invoice:0","invoice:1","invoice:0"],"confirm":true}`))
+	if len(got.Items) != 2 || !got.Items[0].Done {
+		t.Errorf("reprocess says %+v, want each of the two once", got.Items)
+	}
+	if it, err := w.store.Item(t.Context(), "invoices", "invoice:0"); err != nil || it.Attempt != fullItem.Attempt+1 {
+		t.Errorf("the item is at attempt %d, %v, want %d", it.Attempt, err, fullItem.Attempt+1)
+	}
+}
+
+// An event that is named twice is one event.
+func TestEventNamedTwice(t *testing.T) {
+	w := newWorld(t, nil)
+	const path = api.Prefix + "/workflows/invoices/topics/email.received"
+	for _, preview := range []string{"true", "false"} {
+		w.ask("ann operator", "POST", path+"/skip", `{"ids":["m2","m2"],"preview":`+preview+`}`).want(t, 200, `"skipped":1`)
+	}
+	w.ask("ann operator", "POST", path+"/unskip", `{"ids":["m2","m2"]}`).want(t, 200, `"unskipped":1`)
+}
+
+// A paging store has small pages.
+type paging struct{ *memory.Store }
+
+func (p paging) Events(ctx context.Context, f keep.EventFilter, page keep.Page) ([]keep.Event, string, error) {
+	page.Limit = min(page.Limit, 2)
+	return p.Store.Events(ctx, f, page)
+}
+
+// Inputs finds inputs as a search does that looked at enough: a page may have none, and yet a next.
+func (p paging) Inputs(ctx context.Context, f keep.InputFilter, page keep.Page) ([]keep.Input, string, error) {
+	if page.After == "" {
+		return nil, "first", nil
+	}
+	if page.After == "first" {
+		page.After = ""
+	}
+	return p.Store.Inputs(ctx, f, page)
+}
+
+// What matches is looked for to the end: a page that ends early does not say that there are more than one request may skip.
+func TestSkipOfASearchThatEndsEarly(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Store = paging{c.Store.(*memory.Store)} })
+	for _, preview := range []string{"true", "false"} {
+		w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"match":{"q":"email"},"preview":`+preview+`}`).want(t, 200, `"input":"in_1"`)
+	}
+}
+
+// A preview counts all events of an input, as the skip does, and not those of a page.
+func TestPreviewOfAnInputWithManyEvents(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.Store = paging{c.Store.(*memory.Store)} })
+	const n = 5
+	in := fullInput
+	in.ID, in.ExternalID = "in_2", "2"
+	changes := []keep.Change{keep.PutInput{Input: in}}
+	for i := range n {
+		changes = append(changes, keep.Publish{Event: keep.Event{Workflow: "invoices", Topic: "email.received", MessageID: keep.MessageID(fmt.Sprint("many-", i)),
+			Status: keep.EventPending, CausedBy: []keep.InputID{"in_2"}}})
+	}
+	w.commit(changes...)
+	for _, preview := range []string{"true", "false"} {
+		w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_2"],"preview":`+preview+`}`).want(t, 200, fmt.Sprintf(`"skipped":%d`, n))
+	}
+}
