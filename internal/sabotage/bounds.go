@@ -47,6 +47,8 @@ var boundsBreaks = []Break{
 		`f.unread, f.over = false, versions`, `f.unread, f.over = false, f.inForce(ctx)+versions[:0]`, "./cmd/keep/internal/daemon -run TestConfigThatTakes"},
 	{"config-takes-a-tool-that-is-called", "explained", "cmd/keep/internal/daemon/follow.go",
 		`s.Only, s.conns, conns); err != nil {`, `s.Only, s.conns, conns); err != nil && false {`, "./cmd/keep -run TestConfigTakesNoTool"},
+	{"config-rules-a-name-that-holds-nobody", "permitted", "cmd/keep/internal/daemon/follow.go",
+		`err = project.Ruled(ctx, s.DB, cfg) // the budget`, `_ = project.Ruled // the budget`, "./cmd/keep -run TestReloadRefusesRules"},
 	{"waiting-version-is-deployed", "permitted", "operator/deploy.go",
 		`if granted.asked && (`, `if false && (`, "./operator -run TestProposals"},
 	{"other-script-counts-as-deployed", "nothing-lost", "operator/deploy.go",
