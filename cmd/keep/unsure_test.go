@@ -105,3 +105,17 @@ func TestChangeWithoutOutput(t *testing.T) {
 		})
 	}
 }
+
+// On a disk that is full a copy of a pack is not there, instead of in part: a part counts, and is never overwritten.
+func TestPackIsCopiedWhole(t *testing.T) {
+	dir, command := t.TempDir(), buildKeep(t)
+	cmd := exec.Command("sh", "-c", `ulimit -f 1; exec "$0" packs copy stripe`, command)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+cacheHome(t))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatalf("it was to find no room: %s", out)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "packs")); err != nil || len(left) > 0 {
+		t.Errorf("packs has %v, %v; want nothing\n%s", left, err, out)
+	}
+}
