@@ -54,7 +54,7 @@ var boundsBreaks = []Break{
 	{"part-of-a-pack-stays", "nothing-lost", "cmd/keep/write_files.go",
 		`gone(os.Remove(temp.Name()))`, `gone(nil)`, "./cmd/keep -run TestPackIsCopiedWhole"},
 	{"encoded-name-is-an-address", "explained", "connector/internal/eml/parse.go",
-		`name, address := part, "" // as they`, `name, address := m.decodeWords(part), "" // as they`, "./connector/internal/eml -run TestAddressIsNoEncodedWord"},
+		`part = strings.TrimSpace(part)`, `part = strings.TrimSpace(m.decodeWords(part))`, "./connector/internal/eml -run TestAddressIsNoEncodedWord"},
 	{"config-rules-a-name-that-holds-nobody", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`err = project.Ruled(ctx, s.DB, cfg) // the budget`, `_ = project.Ruled // the budget`, "./cmd/keep -run TestReloadRefusesRules"},
 	{"waiting-version-is-deployed", "permitted", "operator/deploy.go",
