@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/client"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
@@ -107,6 +108,9 @@ func hintFor(err error) string {
 	}
 	if _, ok := errors.AsType[*unwrittenError](err); ok {
 		return "It was interrupted. Nothing was written to the project, and nothing ran."
+	}
+	if _, ok := errors.AsType[*client.UnsureError](err); ok {
+		return "" // the error says what to do
 	}
 	switch {
 	case errors.Is(err, keep.ErrRunOpen):

@@ -183,8 +183,7 @@ func (a *app) pairingFileOf(cfg *config.Config, server *mcp.Server, tool string)
 // provePairing proves what is guessed of a tool, if its owner agrees, and writes what was shown.
 // All that can be refused is refused before the first call, which cannot be taken back.
 func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Trial, f pairFlags) error {
-	file, err := a.pairingFileOf(cfg, trial.Server, trial.Tool.Name)
-	if err != nil {
+	if _, err := a.pairingFileOf(cfg, trial.Server, trial.Tool.Name); err != nil {
 		return err
 	}
 	plan := trial.Plan()
@@ -217,7 +216,7 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 	stop()
 	r := prove.Report{Connection: trial.Server.Name(), Pack: trial.Server.Pack(), At: api.Time(a.Now()), Budget: trial.Calls, Spent: proof.Tool.Calls,
 		Tools: []prove.Tool{proof.Tool}, Stopped: cmd.Context().Err() != nil}
-	if err := a.writeProof(cfg, file, trial, proof, r); err != nil {
+	if err := a.writeProof(cfg, trial, proof, r); err != nil {
 		return err
 	}
 	status := a.reportProof(cfg, r, filepath.Join(cfg.Dir, "proofs", trial.Server.Name()+"."+url.PathEscape(trial.Tool.Name)+".html"))
@@ -251,11 +250,17 @@ func writeNote(name, text string) error {
 // writeProof adds what was shown to the pairing, and says how it counts. The text is checked as keep.toml's reader
 // would, so that a gateway never finds a pairing that it cannot read. A proof that was stopped
 // shows nothing: what was not tried is not known.
-func (a *app) writeProof(cfg *config.Config, file pairingFile, trial pair.Trial, proof pair.Proof, r prove.Report) error {
+//
+// The file is read when it is written: a proof takes minutes, and its owner or another proof may have written it meanwhile.
+func (a *app) writeProof(cfg *config.Config, trial pair.Trial, proof pair.Proof, r prove.Report) error {
 	server := trial.Server.Name()
 	if r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level() {
 		fmt.Fprintf(a.Err, "Nothing was written: %s.%s stays at level D, and you are asked after each lost answer.\n", server, terminal.Clean(trial.Tool.Name))
 		return nil
+	}
+	file, err := a.pairingFileOf(cfg, trial.Server, trial.Tool.Name)
+	if err != nil { // the calls were made, and are not made again for this
+		return fmt.Errorf("%w\nThis was shown, and not written:\n%s", err, proof.Block(a.Now()))
 	}
 	// Behind what is there: comments and tools that the owner wrote stay.
 	text := file.text + proof.Block(a.Now())

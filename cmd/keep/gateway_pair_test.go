@@ -268,6 +268,39 @@ func TestGatewayPairKilled(t *testing.T) {
 	}
 }
 
+// What is written to the file of a pairing while a proof runs stays in it, also if there was none before.
+func TestGatewayPairKeepsWhatIsWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, before := range []string{"", "# mine\n[tools.one]\neffect = \"list\"\n"} {
+		t.Run(fmt.Sprint(before != ""), func(t *testing.T) {
+			t.Parallel()
+			s, dir := newShelf(t, makes{}), t.TempDir()
+			put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
+			const other = "[tools.other]\neffect = \"list\" # mine, too\n"
+			write := func(text string) {
+				head := "name = \"shelf\"\nversion = \"1\"\ntitle = \"Shelf\"\n"
+				if err := os.WriteFile(filepath.Join(dir, "pairings", "shelf.toml"), []byte(head+text), 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+			noError(t, os.Mkdir(filepath.Join(dir, "pairings"), 0o700))
+			if before != "" {
+				write(before)
+			}
+			s.onMake = func(n int) {
+				if n == 1 {
+					write(before + other)
+				}
+			}
+			out, status := pairAt(t, dir, "shelf.create_note", "--params", pairParams, "--yes")
+			text, err := os.ReadFile(filepath.Join(dir, "pairings", "shelf.toml"))
+			if err != nil || status != exit.Done || !strings.Contains(string(text), before+other) || !strings.Contains(string(text), "[tools.create_note]") {
+				t.Errorf("status %d, %s\nthe file, %v:\n%s", status, out, err, text)
+			}
+		})
+	}
+}
+
 // The reference server for files is proved by itself.
 func TestGatewayPairOfARealServer(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -52,7 +54,7 @@ func (f manyFilter) hintTool(ctx context.Context, c *api.Client, out io.Writer) 
 			return nil
 		}
 	}
-	fmt.Fprintf(out, "No grant and no call names the tool %q; keep connections lists the tools.\n", f.tool)
+	fmt.Fprintf(out, "No grant and no call names the tool %q; keep check names the tools that a script calls.\n", f.tool)
 	return nil
 }
 
@@ -104,16 +106,17 @@ func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest
 			return err
 		}
 		refused := 0
+		var broken error
 		// Without --yes the list is the answer.
 		if d.Confirm {
-			refused = a.doAll(ctx, c, list, d)
+			refused, broken = a.doAll(ctx, c, list, d)
 		}
 		if a.JSON {
 			err = a.PrintJSON(list)
 		} else {
 			err = a.sayAll(list, d, refused)
 		}
-		if err == nil && refused > 0 {
+		if err = errors.Join(broken, err); err == nil && refused > 0 {
 			err = exit.With(exit.Failed)
 		}
 		return err
@@ -160,18 +163,23 @@ func oneChoice(q api.Escalation, choice api.Choice) api.Escalation {
 }
 
 // doAll answers each question, and returns how many were refused. One that is refused, as when
-// somebody else was first, does not keep the others from being answered.
-func (a *app) doAll(ctx context.Context, c *api.Client, list []answeredAll, d api.DecisionRequest) (refused int) {
+// somebody else was first, does not keep the others from being answered. Of one that was neither answered nor refused
+// nobody knows what became of it: it ends there.
+func (a *app) doAll(ctx context.Context, c *api.Client, list []answeredAll, d api.DecisionRequest) (refused int, err error) {
 	for i := range list {
-		if _, err := c.Decide(ctx, list[i].ID, d); err != nil {
+		_, err := c.Decide(ctx, list[i].ID, d)
+		if no, ok := errors.AsType[*api.Problem](err); ok && no.Status < http.StatusInternalServerError {
 			why := err.Error()
 			list[i].Refused = &why
 			refused++
 			continue
 		}
+		if err != nil {
+			return refused, fmt.Errorf("question %s, and those after it were not answered: %w", list[i].ID, err)
+		}
 		list[i].Done = true
 	}
-	return refused
+	return refused, nil
 }
 
 // sayAll says what became of the questions.
@@ -184,11 +192,15 @@ func (a *app) sayAll(list []answeredAll, d api.DecisionRequest, refused int) err
 		fmt.Fprintf(a.Err, "Nothing was changed. To answer %s with %s, add --yes.\n", terminal.Plural(len(list), "question"), d.Action)
 		return nil
 	}
+	recorded := 0
 	for _, q := range list {
+		if q.Done {
+			recorded++
+		}
 		if q.Refused != nil {
 			fmt.Fprintf(a.Err, "%s %s: %s\n", a.Ink.Red("refused"), q.ID, terminal.Clean(*q.Refused))
 		}
 	}
-	fmt.Fprintf(a.Err, "Recorded: %s, %s; refused: %d.\n", d.Action, terminal.Plural(len(list)-refused, "question"), refused)
+	fmt.Fprintf(a.Err, "Recorded: %s, %s; refused: %d.\n", d.Action, terminal.Plural(recorded, "question"), refused)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
@@ -274,15 +274,12 @@ func (a *app) copyPack(name string) error {
 		return err
 	}
 	// Never over a copy that was made before: it was made to be changed.
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, fs.ErrExist) {
+	// Whole or not at all: a part would be a pack that counts, with other tools.
+	err = writeFile(project.File{Name: file, Text: string(p.Text)}, false)
+	if _, there := errors.AsType[*thereError](err); there {
 		return exit.Failedf("%s is there already, and is not overwritten", filepath.Join("packs", name+".toml"))
 	}
 	if err != nil {
-		return err
-	}
-	_, err = f.Write(p.Text)
-	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	if a.JSON {

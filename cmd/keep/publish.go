@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"unicode/utf8"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/client"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
@@ -49,7 +51,12 @@ changes, and created is false. Without it each publish is an event of its own.`,
 			if err := keep.MessageID(id).Validate(); err != nil {
 				return exit.Misusef("--id: %w", err)
 			}
-			return a.publish(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), api.PublishRequest{MessageID: keep.MessageID(id), Payload: payload})
+			err = a.publish(cmd.Context(), keep.WorkflowName(args[0]), keep.TopicName(args[1]), api.PublishRequest{MessageID: keep.MessageID(id), Payload: payload})
+			// Another id would be a second event.
+			if _, unsure := errors.AsType[*client.UnsureError](err); unsure && !given {
+				err = fmt.Errorf("%w. With --id %s it is repeated as this one event", err, id)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&id, "id", "", "message `id` of the event; if it is not given, a new one")

@@ -92,7 +92,9 @@ func (t *tester) keepTest(made api.RecordedTest) error {
 		}
 		if err == nil {
 			_, err = f.WriteString(made.Text)
-			err = errors.Join(err, f.Close())
+			if err = errors.Join(err, f.Close()); err != nil { // a part would be in the way, and is no test
+				err = errors.Join(err, gone(os.Remove(f.Name())))
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("write the test: %w", err)

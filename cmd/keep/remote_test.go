@@ -78,7 +78,10 @@ type outcome struct {
 }
 
 // keep runs a command in the place, at its time.
-func (p *place) keep(args ...string) outcome {
+func (p *place) keep(args ...string) outcome { return p.keepUntil(p.t.Context(), args...) }
+
+// keepUntil is keep for a command that is interrupted when ctx ends.
+func (p *place) keepUntil(ctx context.Context, args ...string) outcome {
 	p.t.Helper()
 	p.t.Chdir(p.dir)
 	var before int64
@@ -94,7 +97,7 @@ func (p *place) keep(args ...string) outcome {
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&talk)
-	cmd, err := root.ExecuteContextC(p.t.Context())
+	cmd, err := root.ExecuteContextC(ctx)
 	status := a.finish(cmd, err)
 	same := strings.NewReplacer(p.dir, "DIR")
 	o := outcome{Status: status, Out: hostConfig.ReplaceAllString(same.Replace(out.String()), ""), Talk: same.Replace(talk.String())}

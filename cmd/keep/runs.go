@@ -174,5 +174,5 @@ func logText(l api.LogLine) string {
 	if l.Where != nil {
 		where = " (" + terminal.Clean(*l.Where) + ")"
 	}
-	return l.At.String() + " " + l.Level + " " + terminal.CleanText(l.Text) + where
+	return l.At.String() + " " + l.Level + " " + terminal.Indented(l.Text) + where
 }

@@ -242,15 +242,16 @@ func (m *Mail) mailboxes(h header, name string) []Mailbox {
 func (m *Mail) lenientMailboxes(value string) []Mailbox {
 	var out []Mailbox
 	for _, part := range splitOutside(value, ',') {
-		part = strings.TrimSpace(m.decodeWords(part))
-		name, address := part, ""
+		part = strings.TrimSpace(part)
+		name, address := part, "" // as they are written: what is encoded is a name, and never an address
 		if i, j := strings.LastIndexByte(part, '<'), strings.LastIndexByte(part, '>'); i >= 0 && i < j {
 			name, address = part[:i], part[i+1:j]
 		} else if strings.Contains(part, "@") && !strings.ContainsAny(part, " \t") {
 			name, address = "", part
 		}
 		if part != "" {
-			out = append(out, Mailbox{strings.Trim(strings.TrimSpace(name), `"`), strings.TrimSpace(address)})
+			name = strings.Trim(strings.TrimSpace(m.decodeWords(name)), `"`)
+			out = append(out, Mailbox{name, utf8Text(strings.TrimSpace(address))})
 		}
 	}
 	return out

@@ -150,28 +150,35 @@ func (m *Mail) transferDecode(e entity) []byte {
 	}
 }
 
-// base64 decodes what is in the alphabet and skips the rest, as the standard
-// asks for.
+// base64 decodes what is in the alphabet and skips the rest, as the standard asks for. Padding ends a piece: what some
+// mailers put behind it is another one.
 func (m *Mail) base64(body []byte) []byte {
-	clean, odd := make([]byte, 0, len(body)), 0
+	out, clean, odd := make([]byte, 0, base64.RawStdEncoding.DecodedLen(len(body))), make([]byte, 0, len(body)), 0
+	end := func() {
+		if len(clean)%4 == 1 {
+			m.warn("a base64 part is cut off")
+			clean = clean[:len(clean)-1]
+		}
+		out, _ = base64.RawStdEncoding.AppendDecode(out, clean) // the alphabet and the length are right
+		clean = clean[:0]
+	}
 	for _, c := range body {
 		switch {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '+', c == '/':
 			clean = append(clean, c)
-		case c != '\r' && c != '\n' && c != ' ' && c != '\t' && c != '=':
+		case c == '=':
+			if len(clean)%4 > 1 { // of a whole piece it is none
+				end()
+			}
+		case c != '\r' && c != '\n' && c != ' ' && c != '\t':
 			odd++
 		}
 	}
+	end()
 	if odd > 0 {
 		m.warn("a base64 part has %d characters that do not belong there", odd)
 	}
-	if len(clean)%4 == 1 {
-		m.warn("a base64 part is cut off")
-		clean = clean[:len(clean)-1]
-	}
-	out := make([]byte, base64.RawStdEncoding.DecodedLen(len(clean)))
-	n, _ := base64.RawStdEncoding.Decode(out, clean) // the alphabet and the length are right
-	return out[:n]
+	return out
 }
 
 // quotedPrintable decodes =XX and soft line breaks and keeps the rest.

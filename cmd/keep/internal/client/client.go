@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/keep-run/keep/api"
@@ -47,9 +49,10 @@ type client struct {
 	cfg  *config.Config
 	open Opener
 
-	daemon *runningDaemon    // nil: there is none
-	direct http.RoundTripper // nil: the database is not open
-	close  func() error      // of the open database
+	daemon  *runningDaemon    // nil: there is none
+	direct  http.RoundTripper // nil: the database is not open
+	close   func() error      // of the open database
+	changed bool              // a request that changes something was answered with a success
 }
 
 // An Opener opens a database and returns what acts on it, and what closes both.
@@ -63,6 +66,9 @@ func (e Env) Call(ctx context.Context, cfg *config.Config, open Opener, f func(c
 		return err
 	}
 	err = f(&api.Client{Transport: w})
+	if out, ok := errors.AsType[*fs.PathError](err); ok && w.changed && out.Op == "write" && out.Path == os.Stdout.Name() {
+		return fmt.Errorf("what was asked for was done, and only what came of it cannot be written: %w", err)
+	}
 	// A daemon of another version does not know the address, which nobody who types a command has seen.
 	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Kind == api.KindNoRoute || p.Kind == api.KindMethod) && w.daemon != nil {
 		return fmt.Errorf("the running %s does not know this command, which is of %s; restart it with this version", w.daemon, buildinfo.Read().Version)
@@ -95,6 +101,18 @@ func (w *client) find(ctx context.Context) error {
 // answered is asked again, if it is back, or the database is. What is sent again
 // carries the same Idempotency-Key: what it asks for is done once.
 func (w *client) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := w.roundTrip(r)
+	if err == nil && changes(r) && res.StatusCode < http.StatusMultipleChoices {
+		w.changed = true
+	}
+	return res, err
+}
+
+// changes reports whether a request may change something.
+func changes(r *http.Request) bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
+
+// roundTrip is RoundTrip.
+func (w *client) roundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
 	stream := r.Method == http.MethodGet && r.URL.Path == api.Prefix+api.ChangesPath
 	if w.daemon == nil && stream {
@@ -113,11 +131,14 @@ func (w *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	res, err := w.daemon.ask(sent)
 	if err == nil || ctx.Err() != nil {
-		return res, err
+		return res, unsure(r, "interrupted before the daemon answered", err)
 	}
 	w.env.Log.InfoContext(ctx, "the daemon ended while it was asked", "daemon", w.daemon.String(), "err", err)
-	if err := w.find(ctx); err != nil {
-		return nil, err
+	if lost := w.find(ctx); lost != nil {
+		if err = unsure(r, daemonEnded, err); isUnsure(err) {
+			return nil, errors.Join(err, lost)
+		}
+		return nil, lost
 	}
 	again := sent.Clone(ctx)
 	if r.GetBody != nil {
@@ -131,13 +152,45 @@ func (w *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		res, err = w.direct.RoundTrip(again)
 	}
 	if err == nil && isUndecided(res) {
-		return nil, errUndecided
+		err = errUndecided
 	}
-	return res, err
+	if err != nil {
+		return nil, unsure(r, daemonEnded, err)
+	}
+	return res, nil
 }
 
-// errUndecided is returned for a change that a daemon had begun when it ended.
-var errUndecided = exit.Failedf("the daemon ended before it answered, and whether it had done this is not known; look first (keep status), then repeat it if it was not")
+// daemonEnded is why a change may or may not have been made.
+const daemonEnded = "the daemon ended before it answered"
+
+// errUndecided is the cause of an UnsureError where a daemon had begun a change when it ended.
+var errUndecided = errors.New("it had begun")
+
+// An UnsureError says that nobody knows whether a change was made: it may have been sent, and there is no answer.
+type UnsureError struct {
+	what  string
+	cause error
+}
+
+// Error says what happened, and what to do.
+func (e *UnsureError) Error() string {
+	return e.what + ", and whether it had done this is not known; look first (keep status), then repeat it if it was not"
+}
+
+// Unwrap returns why there is no answer.
+func (e *UnsureError) Unwrap() error { return e.cause }
+
+// isUnsure reports whether nobody knows if a change was made.
+func isUnsure(err error) bool { _, is := errors.AsType[*UnsureError](err); return is }
+
+// unsure returns err of a request that changes something as an UnsureError. It may have been sent, whatever err says: of a
+// request with a key the connection is dialed once more, and err is of that.
+func unsure(r *http.Request, what string, err error) error {
+	if err == nil || !changes(r) {
+		return err
+	}
+	return exit.Failedf("%w", &UnsureError{what, err})
+}
 
 // isUndecided reports whether an answer says that the same request was begun
 // before, and nobody knows how it ended.

@@ -180,9 +180,12 @@ func CallDaemon(ctx context.Context, cfg *config.Config, method, path string, bo
 	case err == nil && !d.runsOn(cfg.DB): // a variable may name another database than the socket is of
 		return nil, exit.NoDatabase(fmt.Errorf("%w: %s, at %s, runs on %s", errNoDaemon, d, terminal.Short(socket), terminal.Clean(database.ShortName(d.DB))))
 	}
-	var res *http.Response
 	if err == nil {
-		res, err = d.http.RoundTrip(r)
+		res, err := d.http.RoundTrip(r)
+		if err != nil && ctx.Err() != nil {
+			return nil, unsure(r, "interrupted before the daemon answered", err)
+		}
+		return res, unsure(r, daemonEnded, err)
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, exit.NoDatabase(err)
@@ -190,5 +193,5 @@ func CallDaemon(ctx context.Context, cfg *config.Config, method, path string, bo
 	if _, dial := errors.AsType[*net.OpError](err); dial {
 		return nil, exit.NoDatabase(fmt.Errorf("%w: nothing answers at %s", errNoDaemon, terminal.Short(socket)))
 	}
-	return res, err
+	return nil, err
 }

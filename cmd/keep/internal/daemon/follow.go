@@ -193,7 +193,11 @@ func (f *Follower) apply(ctx context.Context, cfg *config.Config) error {
 	if _, err := hooksOf(cfg); err != nil {
 		return errors.Join(err, project.CloseConnections(conns))
 	}
-	if err := project.Renamed(ctx, s.DB, s.Project.Root, s.Scripts, conns); err != nil {
+	err = project.Renamed(ctx, s.DB, s.Project.Root, s.Scripts, conns)
+	if err == nil {
+		err = project.Ruled(ctx, s.DB, cfg) // the budget or grant would hold nobody
+	}
+	if err != nil {
 		_, renamed := errors.AsType[*project.RenameError](err)
 		f.unread = !renamed
 		return errors.Join(err, project.CloseConnections(conns))

@@ -195,10 +195,14 @@ const maxRenameRounds = 3
 // settleNames continues what was renamed, and asks until nothing is in doubt.
 func (s *Session) settleNames(ctx context.Context, e Env, db database.DB) error {
 	for round := 0; ; round++ {
-		if err := project.Continue(ctx, db, s.config(), s.Scripts); err != nil {
+		err := project.Continue(ctx, db, s.config(), s.Scripts)
+		if err == nil {
+			err = project.Ruled(ctx, db, s.config()) // of workflows without a script here, too
+		}
+		if err != nil {
 			return err
 		}
-		err := project.Renamed(ctx, db, s.Project.Root, s.Scripts, s.conns)
+		err = project.Renamed(ctx, db, s.Project.Root, s.Scripts, s.conns)
 		doubt, ok := errors.AsType[*project.RenameError](err)
 		if !ok || e.AskRenames == nil || round == maxRenameRounds || !e.AskRenames(doubt, s.Scripts, s.conns) {
 			return err

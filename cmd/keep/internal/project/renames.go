@@ -92,6 +92,29 @@ func ruled(cfg *config.Config, fresh, first keep.WorkflowName) (out []rename.Dou
 	return out
 }
 
+// Ruled returns a *RenameError if grants or budgets of cfg are about a workflow of a database by a name that it got later,
+// and not by its first one, by which they are held. What another workflow is called first is about that one.
+func Ruled(ctx context.Context, db host.Names, cfg *config.Config) error {
+	current, err := db.Current(ctx)
+	if err != nil {
+		return err
+	}
+	var doubts []rename.Doubt
+	for _, d := range current {
+		for _, r := range d.Definition.Renamed {
+			fresh := keep.WorkflowName(r.Name)
+			taken := slices.ContainsFunc(current, func(d keep.Deployment) bool { return d.Workflow == fresh })
+			if r.Kind == keep.RenamedWorkflow && !taken {
+				doubts = append(doubts, ruled(cfg, fresh, d.Workflow)...)
+			}
+		}
+	}
+	if len(doubts) == 0 {
+		return nil
+	}
+	return exit.Misusef("%w", &RenameError{Doubts: doubts, files: map[string]string{}})
+}
+
 // Renamed returns a *RenameError if something of the scripts or of the connections may be,
 // by another name, what the database has work of. Root is where the scripts are; empty: it
 // is not known which files there are.

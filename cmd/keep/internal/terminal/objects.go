@@ -42,7 +42,7 @@ func (i Ink) QuestionText(q api.Escalation) string {
 	if q.Workflow != "" {
 		of = "workflow " + string(q.Workflow) + ", "
 	}
-	fmt.Fprintf(&b, "%s\n  %s, %s%s\n", i.Bold(CleanText(q.Question)), q.ID, of, q.Kind)
+	fmt.Fprintf(&b, "%s\n  %s, %s%s\n", i.Bold(Indented(q.Question)), q.ID, of, q.Kind)
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(&b, "  %s %s\n", i.Dim(name+":"), strings.ReplaceAll(CleanText(value), "\n", "\n    "))
@@ -52,7 +52,7 @@ func (i Ink) QuestionText(q api.Escalation) string {
 		fmt.Fprintf(&b, "  %s\n    %s\n", i.Dim("what will be sent, as Keep sees it:"), strings.ReplaceAll(CleanText(*q.View), "\n", "\n    "))
 	}
 	for _, m := range q.Marks {
-		fmt.Fprintf(&b, "  %s %s: %s\n", i.Red("look twice:"), Clean(m.Path), CleanText(m.Detail))
+		fmt.Fprintf(&b, "  %s %s: %s\n", i.Red("look twice:"), Clean(m.Path), Indented(m.Detail))
 	}
 	if q.Claim != nil {
 		fmt.Fprintf(&b, "  %s\n", i.Dim("what the script says of it (nobody checked that):"))
@@ -80,7 +80,7 @@ func (i Ink) QuestionText(q api.Escalation) string {
 		if c.Confirm {
 			result += " --yes"
 		}
-		fmt.Fprintf(&b, "  keep inbox do %s %s%s\n      %s\n", q.ID, c.Action, result, i.Dim(CleanText(c.Effect)))
+		fmt.Fprintf(&b, "  keep inbox do %s %s%s\n      %s\n", q.ID, c.Action, result, i.Dim(Indented(c.Effect)))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

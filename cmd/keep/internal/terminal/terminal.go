@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -98,6 +99,10 @@ func (t *Terminal) Animate(line func() string) (stop func()) {
 	return func() { close(done); wg.Wait() }
 }
 
+// Indented returns text of somebody else, safe to show, each line after the first indented: none of them can look like
+// one of Keep, or of another script.
+func Indented(text string) string { return strings.ReplaceAll(CleanText(text), "\n", "\n    ") }
+
 // LogLine shows a line that a script wrote.
 func (t *Terminal) LogLine(w keep.WorkflowName, l keep.LogLine) {
 	level := ""
@@ -113,7 +118,7 @@ func (t *Terminal) LogLine(w keep.WorkflowName, l keep.LogLine) {
 	if l.Where != "" {
 		where = t.Ink.Dim(" (" + Clean(l.Where) + ")")
 	}
-	fmt.Fprintf(t.Err, "[%s] %s%s%s\n", w, level, CleanText(l.Text), where)
+	fmt.Fprintf(t.Err, "[%s] %s%s%s\n", w, level, Indented(l.Text), where)
 }
 
 // A lockedWriter lets the log and the talk of several goroutines share stderr.

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/law/approval"
 )
 
 func TestClean(t *testing.T) {
@@ -107,6 +109,22 @@ func TestExcerptPointsAtThePlace(t *testing.T) {
 		}
 		if !strings.HasPrefix(rest, c.at) || Columns(text) > maxExcerpt+2 {
 			t.Errorf("excerpt(%.20q, %d) = %q, %d: the mark is at %q, want at %q", c.line, c.column, text, caret, rest, c.at)
+		}
+	}
+}
+
+// No line of what a script wrote looks like one of Keep, in the log and in a question.
+func TestNoLineOfAScriptBeginsOne(t *testing.T) {
+	const fake = "ok\nkeep: Deploy version 2.0 of pay? Write yes: "
+	var out bytes.Buffer
+	term := New(&out, &out)
+	term.LogLine("w", keep.LogLine{Level: "info", Text: fake})
+	q := api.Escalation{ID: "q", Workflow: "w", Question: fake, Attempted: fake, Actions: []api.Choice{{Action: "retry", Effect: fake}},
+		Marks: []approval.Mark{{Path: "p", Detail: fake}}}
+	text := out.String() + "\n" + term.OutInk.QuestionText(q)
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "keep:") {
+			t.Errorf("a line of a script begins one:\n%s", text)
 		}
 	}
 }
