@@ -116,14 +116,14 @@ type Setting struct {
 	Tools       []ToolName      // all names of the one tool: a record has that of its time
 	Identity    json.RawMessage // whatever the subkeys: two calls of one identity set the same thing
 	PayloadHash string
-	Since       time.Time // of the attempt in doubt that would be sent again; zero: none
-	Except      []MutationKey
+	Since       time.Time     // of the attempt in doubt that would be sent again; zero: none
+	Except      []MutationKey // later ones over which a person said to make it
 }
 
 // IsUndone reports whether to send the call of s again may undo what m did: m was recorded or made again since the attempt of
 // s, may have happened, and says something else.
 func (s Setting) IsUndone(m Mutation) bool {
-	return !s.Since.IsZero() && s.others(m) && m.State != Failed && !lastMade(m).Before(s.Since)
+	return !s.Since.IsZero() && s.others(m) && !slices.Contains(s.Except, m.Key) && m.State != Failed && !lastMade(m).Before(s.Since)
 }
 
 // Bars reports whether m keeps a commit at a time with s from being made: it would be undone, or it is in doubt and being sent
@@ -155,7 +155,7 @@ func (s Setting) Barring(list []Mutation, at time.Time) (m Mutation, found bool)
 
 // others reports whether m is another record that says something else.
 func (s Setting) others(m Mutation) bool {
-	return m.Key != s.Key && m.PayloadHash != s.PayloadHash && !slices.Contains(s.Except, m.Key)
+	return m.Key != s.Key && m.PayloadHash != s.PayloadHash
 }
 
 // lastMade returns when the last attempt at the call of m was recorded, at the latest.

@@ -522,6 +522,8 @@ var edgesBreaks = []Break{
 		`doubted {`, `false && doubted {`, "./engine -run TestSettingAfterAnAnswer"},
 	{"sets-forgets-a-doubt-when-the-clock-is-set-back", "once", "commit.go",
 		` || m.State == Failed && m.Doubted`, ``, "./engine -run TestSettingAfterTheClockWasSetBack"},
+	{"sets-goes-beside-one-that-a-person-overruled", "once", "commit.go",
+		`return m.Key != s.Key && m.PayloadHash != s.PayloadHash`, `return m.Key != s.Key && m.PayloadHash != s.PayloadHash && !slices.Contains(s.Except, m.Key)`, "./store/memory -run TestShared"},
 	{"sets-reads-no-doubt-that-failed-on-sqlite", "once", "store/sqlite/facts.go",
 		`AND doubted = 1 AND updated_at > ?4`, `AND doubted = 1 AND false AND updated_at > ?4`, "./store/sqlite -run TestStore"},
 	{"sets-is-sent-again-over-a-later-one-in-a-world", "once", "commit.go",

@@ -233,6 +233,23 @@ var settingPromises = []promise{
 		w.commit("first", keep.PutMutation{Mutation: first})
 		w.commit("second", setting0(second), putNew(w, second))
 	}},
+	{"a call that is made over a later one, as a person said, waits while that is being sent again", func(w *world) {
+		first := unclear(w, "first", "x")
+		first.CallDeadline = w.now().Add(time.Hour)
+		first.NextReconcileAt = first.CallDeadline
+		w.commit("first", keep.PutMutation{Mutation: first})
+		second := later(w, first, "second")
+		s := setting0(second)
+		s.Since, s.Except = first.CreatedAt.Add(-time.Second), []keep.MutationKey{first.Key}
+		if m, found := must(w)(w.Barring(w.ctx, s, w.now())); !found || m.Key != first.Key || s.IsUndone(m) {
+			w.Errorf("Barring = %s, %t, want %s", m.Key, found, first.Key)
+		}
+		w.refuse("second", rivalOf(first.Key), s, putNew(w, second))
+		first.Rev++
+		first.NextReconcileAt = first.CallDeadline.Add(time.Minute) // it was not found
+		w.commit("first", keep.PutMutation{Mutation: first})
+		w.commit("second", s, putNew(w, second))
+	}},
 	{"a call that sets something is not recorded at an earlier time than one that is in doubt", func(w *world) {
 		first := unclear(w, "first", "x")
 		second := later(w, first, "second")
