@@ -537,7 +537,7 @@ var edgesBreaks = []Break{
 	{"sets-goes-by-a-clock-that-was-set-back", "once", "commit.go",
 		` || lastMade(m).After(at))`, `)`, "./store/memory -run TestStore$/is_not_recorded_at_an_earlier_time"},
 	{"sets-asks-about-the-same", "explained", "commit.go",
-		`m.PayloadHash != s.PayloadHash &&`, ``, "./engine -run TestSettingIsNotUndone"},
+		`m.Key != s.Key && m.PayloadHash != s.PayloadHash`, `m.Key != s.Key`, "./engine -run TestSettingIsNotUndone"},
 	{"sets-forgets-an-attempt", "once", "commit.go",
 		`if m.Attempts > 1 && m.UpdatedAt.After(m.CreatedAt) {`, `if false {`, "./store/memory -run TestStore$/made_again_since"},
 	{"sets-law-ignores-others", "once", "law/commit/setting.go",
