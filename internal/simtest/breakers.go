@@ -103,8 +103,8 @@ func (w *world) watchFailures(p *process, c keep.Commit) {
 			continue
 		}
 		f, at := put.Run.Error, put.Run.UpdatedAt
-		if f.Code == keep.CodeNotGranted || f.Code == keep.CodeSetSince || f.Code == keep.CodeSentAgain {
-			continue // that is a matter of the workflow
+		if slices.Contains([]string{keep.CodeNotGranted, keep.CodeSetSince, keep.CodeSentAgain, keep.CodeSameUser, keep.CodeAnotherUser}, f.Code) {
+			continue // that is a matter of the workflow, or of the connection
 		}
 		s := w.stoppingOf(f.Tool)
 		if s.closed != 0 && w.now() < s.closed+late {

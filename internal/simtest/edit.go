@@ -22,6 +22,7 @@ type settings struct {
 	renamed bool // the connection has its other name
 	retools bool // and its mutate tools have theirs
 	rejobs  bool // the jobs have theirs
+	secret  int  // of the connection
 }
 
 // ways are the ways in which calls may be sent: a place, and a header for the key. A
@@ -220,7 +221,7 @@ func (w *world) watchWay(t tool, m keep.Mutation) {
 
 // ownTools returns the tools of one process, which it may replace.
 func (p *process) ownTools() *engine.Tools {
-	if !p.w.edited {
+	if !p.w.edited && !p.w.users {
 		return p.w.nextTools()
 	}
 	p.settings = p.w.settings

@@ -49,8 +49,9 @@ func (p *process) meets(ctx context.Context, m keep.Mutation) {
 // forgotten, and that the process could know to be so old.
 func (w *world) watchResend(p *process, t tool, m keep.Mutation) {
 	w.watchSentAgain(m)
+	w.watchUser(t, m)
 	for _, e := range w.truth.effects[m.Token] {
-		if e.way != t.way || !w.forgot(e) {
+		if e.way != t.way || e.user != t.user() || !w.forgot(e) {
 			continue
 		}
 		unseen := max(0, p.met[m.Key]-e.setback)

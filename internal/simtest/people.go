@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -45,6 +46,10 @@ func (p *process) act(o *operator.Operator) {
 	var what string
 	if w.edited && w.chance(0.2) {
 		w.note("person: " + p.edit())
+		return
+	}
+	if w.users && w.chance(0.15) {
+		w.note("person: " + p.replaceSecret())
 		return
 	}
 	if w.skipping && f.job != nil && w.chance(0.2) {
@@ -241,6 +246,13 @@ func (w *world) decide(o *operator.Operator) (string, error) {
 	if a == keep.Happened && !w.contradicted(q) {
 		a = keep.Skip // a person who looks sees no effect
 	}
+	if account.IsUserQuestion(q) && (a == keep.Approve || a == keep.Reject) {
+		same := w.sameUser(q)
+		w.saw(fmt.Sprintf("user: asked, the same %t", same))
+		if !same {
+			a = keep.Reject
+		}
+	}
 	err = w.answer(o, q, a)
 	if err == nil && a != keep.Stop && w.chance(0.2) {
 		if again := w.answer(o, q, a); again == nil {
@@ -317,6 +329,8 @@ func (w *world) noteTreated(c keep.Commit) {
 // honest returns what a person decides who looks first, in a world that is calm.
 func (w *world) honest(q keep.Escalation) keep.Action {
 	switch {
+	case account.IsUserQuestion(q) && !w.sameUser(q):
+		return keep.Reject
 	case q.Kind == keep.AskUnknownOutcome && w.contradicted(q) && q.Allows(keep.CheckAgain) && w.chance(0.5):
 		return keep.CheckAgain
 	case q.Kind == keep.AskUnknownOutcome && w.contradicted(q) && w.chance(0.5):

@@ -94,6 +94,7 @@ func (w *world) plan() {
 	w.slow = []time.Duration{0, 5 * time.Millisecond}[w.below(2)]
 	w.forgetKeys()
 	w.setting = w.setsThings()
+	w.users = w.hasUsers()
 	w.limit()
 	for range 3 {
 		w.tools = append(w.tools, w.newTools(len(w.tools), settings{}))

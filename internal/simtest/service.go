@@ -25,6 +25,7 @@ type truth struct {
 // An effect is one change that happened, or is on its way.
 type effect struct {
 	way     int           // by which it came; see settings
+	user    int           // as whom it was sent
 	setback time.Duration // how far the clock of the host had been set back when it was sent
 	at      time.Duration // when it happens, by the clock of the services
 	visible time.Duration // when the search can see it
@@ -40,12 +41,12 @@ func (t truth) contradicts(token string) bool { return len(t.effects[token]) > 0
 // again returns how many effects came by a way that knew the key of the token already. By
 // another way the service does not know it: who sends it there again asks a person first.
 func (t truth) again(token string) (n int) {
-	ways := make(map[int]bool)
+	ways := make(map[[2]int]bool)
 	for _, e := range t.effects[token] {
-		if ways[e.way] {
+		if ways[[2]int{e.way, e.user}] {
 			n++
 		}
-		ways[e.way] = true
+		ways[[2]int{e.way, e.user}] = true
 	}
 	return n
 }
@@ -99,7 +100,7 @@ var faults = []fault{
 // wants approval, and reads. See upgrades.
 func (w *world) connections(upgrade int, set settings) []connector.Connection {
 	result := json.RawMessage(`{"type":"object","properties":{"id":{"type":"number"}}}`)
-	conn := connector.Connection{Connector: "sim", Limits: w.limits}
+	conn := connector.Connection{Connector: "sim", Limits: w.limits, Sender: w.sender(set.secret)}
 	conn.Name, conn.Was = set.connection()
 	for _, s := range []connector.Spec{
 		{Name: "a", Level: keep.LevelKey},
@@ -115,7 +116,7 @@ func (w *world) connections(upgrade int, set settings) []connector.Connection {
 		}
 		plain := s.Name
 		s = set.apply(s)
-		m := mutator{tool{w, s, set.way}}
+		m := mutator{tool{w, s, set.way, set.secret}}
 		if s.Level == keep.LevelKey {
 			if s.KeyLasts = w.keyLasts; w.keyFound {
 				s.SettleAfter = witnessSettles
@@ -131,8 +132,8 @@ func (w *world) connections(upgrade int, set settings) []connector.Connection {
 		}
 	}
 	conn.Tools = append(conn.Tools,
-		reader{tool{w, connector.Spec{Name: "get", Effect: connector.Get}, 0}},
-		reader{tool{w, connector.Spec{Name: "list", Effect: connector.List}, 0}})
+		reader{tool{w, connector.Spec{Name: "get", Effect: connector.Get}, 0, set.secret}},
+		reader{tool{w, connector.Spec{Name: "list", Effect: connector.List}, 0, set.secret}})
 	return []connector.Connection{conn}
 }
 
@@ -141,6 +142,8 @@ type tool struct {
 	w    *world
 	spec connector.Spec
 	way  int // see settings
+
+	secret int
 }
 
 // Spec implements connector.Tool.
@@ -252,7 +255,7 @@ func (t tool) perform(r keep.Mutation, late bool) {
 	if err := json.Unmarshal(r.Payload, &sent); err != nil {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
-	e := effect{way: t.way, at: w.now(), covers: sent.Covers, workflow: r.Workflow, setback: w.clockLag()}
+	e := effect{way: t.way, user: t.user(), at: w.now(), covers: sent.Covers, workflow: r.Workflow, setback: w.clockLag()}
 	last := w.now() + max(w.until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)
@@ -265,7 +268,7 @@ func (t tool) perform(r keep.Mutation, late bool) {
 		e.visible += w.span(room)
 	}
 	known := w.truth.effects[r.Token]
-	same := slices.IndexFunc(known, func(k effect) bool { return k.way == t.way && !w.forgot(k) })
+	same := slices.IndexFunc(known, func(k effect) bool { return k.way == t.way && k.user == t.user() && !w.forgot(k) })
 	if level == keep.LevelKey && same >= 0 && !w.does(forgetsKeys) {
 		known[same].at, known[same].visible = min(known[same].at, e.at), min(known[same].visible, e.visible)
 		return
@@ -345,7 +348,7 @@ func (a asker) Reconcile(ctx context.Context, r keep.Mutation) (connector.Answer
 		}
 	}
 	for _, e := range w.truth.effects[r.Token] {
-		if e.visible > w.now() || e.way != a.way {
+		if e.visible > w.now() || e.way != a.way || e.user != a.user() {
 			continue
 		}
 		if a.spec.Level == keep.LevelWitness && w.maybe(w.rates.lie) {
@@ -380,7 +383,7 @@ func (a asker) findsAnother(r keep.Mutation) bool {
 	}
 	for _, token := range sorted(w.truth.effects) {
 		for _, e := range w.truth.effects[token] {
-			if e.workflow != r.Workflow || e.visible > w.now() {
+			if e.workflow != r.Workflow || e.visible > w.now() || e.user != a.user() {
 				continue
 			}
 			for _, unit := range e.covers {

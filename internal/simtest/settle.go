@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
 )
 
 // settle ends the chaos: nothing fails any more, everything that was on its way
@@ -35,9 +37,7 @@ func (w *world) settle() {
 	p.engine.Reload()
 	quiet := false
 	for round := range 200 {
-		limit, stop := context.WithTimeout(context.Background(), 30*24*time.Hour)
-		err := p.engine.WaitIdle(limit)
-		stop()
+		err := w.waitIdle(p)
 		p.turn("people")
 		if err != nil {
 			w.broken("explained", "not idle after a month")
@@ -55,6 +55,30 @@ func (w *world) settle() {
 	w.broken("explained", "still busy after 200 rounds of answers")
 }
 
+// waitIdle waits until the engine is, for a month at most. What waits until a person says whether secrets are of the same user
+// is asked about meanwhile, so the engine is not idle before that.
+func (w *world) waitIdle(p *process) error {
+	const month = 30 * 24 * time.Hour
+	step := month
+	if w.users {
+		step = time.Hour
+	}
+	var err error
+	for waited := time.Duration(0); waited < month; waited += step {
+		limit, stop := context.WithTimeout(context.Background(), step)
+		err = p.engine.WaitIdle(limit)
+		stop()
+		if err == nil || !w.users {
+			return err
+		}
+		p.turn("people")
+		qs, inboxErr := w.inbox(true)
+		w.must("read the inbox", inboxErr)
+		w.answerEach(p, slices.DeleteFunc(qs, func(q keep.Escalation) bool { return !account.IsUserQuestion(q) }))
+	}
+	return err
+}
+
 func second(_ keep.Version, err error) error { return err }
 
 // must reports an error of something that cannot fail in a calm world.
@@ -68,6 +92,11 @@ func (w *world) must(what string, err error) {
 func (w *world) answerAll(p *process) bool {
 	qs, err := w.inbox(true)
 	w.must("read the inbox", err)
+	w.answerEach(p, qs)
+	return len(qs) > 0
+}
+
+func (w *world) answerEach(p *process, qs []keep.Escalation) {
 	for _, q := range qs {
 		a := w.honest(q)
 		err := w.answer(p.operator, q, a)
@@ -76,7 +105,6 @@ func (w *world) answerAll(p *process) bool {
 			w.broken("explained", "%s to question %s (%s) of run %s: %v", a, q.ID, q.Kind, q.Run, err)
 		}
 	}
-	return len(qs) > 0
 }
 
 // catchUp asks for runs of producers and jobs that have something left, and

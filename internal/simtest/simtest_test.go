@@ -173,7 +173,7 @@ func TestOrderedSeeds(t *testing.T) {
 		return
 	}
 	for _, what := range []string{"order: called beside an unfinished run", "lane: key true, handler false waits",
-		"lane: key false, handler true waits", "lane: key false, handler false waits", "set: sent again", "set: not sent again", "set: over a later one, as a person said"} {
+		"lane: key false, handler true waits", "lane: key false, handler false waits", "fault: the secret was replaced", "user: the same, with another secret", "user: sent as another one", "user: asked, the same true", "user: asked, the same false", "set: sent again", "set: not sent again", "set: over a later one, as a person said"} {
 		if report.Sum.Seen[what] == 0 {
 			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
 		}

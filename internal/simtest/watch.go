@@ -136,8 +136,11 @@ func (w *world) hadBegun(r keep.Run) bool {
 }
 
 // approved reports whether a person agreed to this very call.
-func (w *world) approved(m keep.Mutation) bool {
-	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash))
+func (w *world) approved(m keep.Mutation) bool { return w.approvedAs(m, "") }
+
+// approvedAs is approved for a call with something more that its question was about.
+func (w *world) approvedAs(m keep.Mutation, more string) bool {
+	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash + more))
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	return err == nil && slices.ContainsFunc(qs, func(q keep.Escalation) bool {
 		return q.Kind == keep.AskApproval && q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve
@@ -269,6 +272,7 @@ func (w *world) watchMutation(put keep.PutMutation, began time.Time) {
 			}
 		}
 		w.watchSet(m, move)
+		w.watchSender(m, move)
 		w.saw("move: " + string(move.From) + " on " + move.Evidence)
 		if ledger.SetSince(m.Error) && move.Evidence == string(ledger.CannotAsk) {
 			w.saw("set: not sent again")

@@ -30,6 +30,12 @@ type world struct {
 	ordered bool // some workflows choose what an unfinished run holds up
 	unique  bool // an identity is applied once
 
+	users  bool                        // people replace the secret of the connection
+	userOf []int                       // of each secret that there was
+	macs   map[string]int              // the secrets by what records have of them
+	sentAs map[keep.MutationKey]string // with which each call was sent last
+	onWord map[keep.MutationKey]bool   // whether a person said that it did not happen
+
 	setting bool                      // calls of the tool a say what is to be
 	sets    map[keep.MutationKey]int  // the place of each among those that were recorded, at its last attempt
 	made    int                       // how many there are
@@ -123,7 +129,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		settled: make(map[keep.MutationKey]string), vouched: make(map[keep.EscalationID]bool),
 		permits: make(map[keep.WorkflowName][]permit), begun: make(map[string]bool), proposed: make(map[string]bool),
 		stops: make(map[keep.ToolName]*stopping), spent: make(map[keep.MutationKey]spending), raised: make(map[string]keep.Amount),
-		sets: make(map[keep.MutationKey]int), unsure: make(map[keep.MutationKey]bool), treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
+		sentAs: make(map[keep.MutationKey]string), onWord: make(map[keep.MutationKey]bool), macs: make(map[string]int), userOf: []int{0}, sets: make(map[keep.MutationKey]int), unsure: make(map[keep.MutationKey]bool), treated: make(map[string]bool), recordedAs: make(map[keep.MutationKey]string),
 		taken: make(map[keep.EscalationID]keep.Action), resting: make(map[keep.WorkflowName]time.Time),
 		odd: make(map[string]bool), nowhere: make(map[string]bool), answered: make(map[keep.MutationKey]bool), lied: make(map[string]int), forgotten: make(map[string]int),
 		truth: truth{effects: make(map[string][]effect)}, seen: make(map[string]int),
