@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 
 func writeBench(tb testing.TB) *connectortest.Bench {
 	b, root := bench(tb)
-	b.Tool = "write"
+	b.Tool, b.NoMore = "write", true
 	b.Params = func(n int) json.RawMessage {
 		return json.RawMessage(fmt.Sprintf(`{"name":"d/%d.txt","text":"x"}`, n))
 	}

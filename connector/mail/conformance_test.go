@@ -195,6 +195,7 @@ func changeBench(tb testing.TB, name string) *connectortest.Bench {
 		b.Effects = func(n int) int { return s.Count(tb, user, "Archive", fmt.Sprintf("<m-%d@planted>", n)) }
 		b.Refused = []json.RawMessage{json.RawMessage(`{}`), json.RawMessage(`{"id":"x"}`), json.RawMessage(`{"id":"INBOX;1;1"}`)}
 	case "flag":
+		b.NoMore = true
 		b.Params = func(n int) json.RawMessage {
 			return json.RawMessage(fmt.Sprintf(`{"id":%q,"add":["flagged"]}`, ids[n]))
 		}

@@ -160,6 +160,10 @@ var keysBreaks = []Break{
 		`if tools[name].Scopes == nil {`, `if false {`, "./cmd/keep/internal/config -run TestWrongPacks"},
 	{"repeat-may-set-something-else", "settled-stays", "testkit/connectortest/connectortest.go",
 		`if !bytes.Equal(before[name], now[name]) {`, `if false && !bytes.Equal(before[name], now[name]) {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"equal-change-is-lost-in-silence", "nothing-lost", "testkit/connectortest/connectortest.go",
+		`if n := b.Effects(1); n != want {
+		b.t.Errorf("%d effects of two`, `if n := b.Effects(1); n < 0 {
+		b.t.Errorf("%d effects of two`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
 	{"proxy-timer-counts-the-client", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
 		`	u.call.timer.Stop()
 	n, err := u.ReadCloser.Read(p)`, `	n, err := u.ReadCloser.Read(p)`, "./idempotency/proxy -run TestUntouched/slow_upload"},

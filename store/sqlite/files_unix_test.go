@@ -285,6 +285,46 @@ func TestOlderCopyIsNoMovedFile(t *testing.T) {
 	}
 }
 
+// A plain copy of a file that was made before that was restored, or filled with records, has the name of an earlier count than the lock. It
+// knows nothing of what was done since, whatever the clock said at which restore.
+func TestOlderCopyOfAnEarlierCount(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "keep.db"), filepath.Join(dir, "other.db")
+	for range 3 {
+		must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+	}
+	restore := func(at int64) error {
+		return transfer.Mover{Now: time.Unix(at, 0)}.Restore(t.Context(), sqlite.At(path))
+	}
+	for name, anew := range map[string]func(at int64) error{
+		"restored": restore,
+		"copied to": func(at int64) error {
+			mover := transfer.Mover{Now: time.Unix(at, 0)}
+			if _, err := mover.Copy(t.Context(), sqlite.At(path), sqlite.At(other)); err != nil {
+				return err
+			}
+			must(t, os.Remove(path))
+			_, err := mover.Copy(t.Context(), sqlite.At(other), sqlite.At(path))
+			return errors.Join(err, os.Remove(other), os.Remove(other+".lock"))
+		},
+	} {
+		for _, at := range []int64{1_000, 2_000, 500} {
+			before, err := os.ReadFile(path)
+			must(t, err)
+			must(t, anew(at))
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+			after, err := os.ReadFile(path)
+			must(t, err)
+			must(t, os.WriteFile(path, before, 0o600))
+			if err := sqlite.New(path, sqlite.Config{Host: true}).Open(t.Context()); !errors.Is(err, keep.ErrOlderCopy) {
+				t.Errorf("Open of a copy from before it was %s at %d = %v, want ErrOlderCopy", name, at, err)
+			}
+			must(t, os.WriteFile(path, after, 0o600))
+			must(t, openDB(t, path, sqlite.Config{Host: true}).Close())
+		}
+	}
+}
+
 // A restored workflow says why it is paused, and, once, why it was before.
 func TestRestoredNotes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keep.db")

@@ -20,7 +20,8 @@ import (
 // Who serves without being a host, as a proxy of idempotency keys, counts as well, and so does who takes such a key.
 //
 // A file that was filled with the records of another, or that a person says was restored, counts
-// anew, by another name of its count: it may take the place of the other one.
+// anew, by another name of its count: it may take the place of the other one. The name says when, so a copy of the other one may not
+// come back.
 
 // openingsName is the name of the count in meta.
 const openingsName = "openings"
@@ -81,7 +82,16 @@ func (s signature) write(path string) {
 // olderThan returns keep.ErrOlderCopy if a database that says s of itself is a copy from before
 // what its lock says.
 func (s signature) olderThan(lock signature) error {
-	if s.store != lock.store || s.count != "" && s.count != lock.count || s.openings >= lock.openings {
+	switch {
+	case s.store != lock.store:
+		return nil
+	case s.count != "" && s.count != lock.count:
+		if begunAnew(s.count) >= begunAnew(lock.count) {
+			return nil
+		}
+		return fmt.Errorf("%w: it was made before the database that was here was restored, or copied here; "+
+			"what was done since would be done again: put the newer file back, or see keep db restored --help", keep.ErrOlderCopy)
+	case s.openings >= lock.openings:
 		return nil
 	}
 	return fmt.Errorf("%w: hosts opened, closed or wrote to the database that was here after this copy of it was made (%d counts); "+
@@ -116,10 +126,31 @@ func signatureOf(c *conn) (s signature, err error) {
 	return s, nil
 }
 
-// countAnew gives a database a count of its own. It is a part of the caller's transaction.
-func countAnew(c *conn) error {
-	_, err := c.exec(`INSERT INTO meta (name, value) VALUES ('`+openingsName+`', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`, signature{count: rand.Text()}.counting())
+// countAnew gives a database a count of its own, which begins at a time, and after the one that it had and the one of the lock beside
+// path, where it is or will be. It is a part of the caller's transaction.
+func countAnew(c *conn, path string, at time.Time) error {
+	s, err := signatureOf(c)
+	if err != nil {
+		return err
+	}
+	begun := max(at.UnixMilli(), begunAnew(s.count)+1, begunAnew(readSignature(path).count)+1)
+	anew := signature{count: anewAt + strconv.FormatInt(begun, 10) + "-" + rand.Text()}
+	_, err = c.exec(`INSERT INTO meta (name, value) VALUES ('`+openingsName+`', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1`, anew.counting())
 	return err
+}
+
+// anewAt begins the name of a count that a database got when it was filled or restored. The milliseconds of that follow.
+const anewAt = "at-"
+
+// begunAnew returns when a count began; 0: with the database, or by a version that did not say it.
+func begunAnew(count string) int64 {
+	text, anew := strings.CutPrefix(count, anewAt)
+	text, _, _ = strings.Cut(text, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if !anew || err != nil {
+		return 0
+	}
+	return ms
 }
 
 // counts says who counts transactions, and when.

@@ -194,7 +194,7 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 		WHERE pause_note NOT LIKE ?3`, transfer.RestoredNote(at), at, transfer.RestoredNotes); err != nil {
 		return err
 	}
-	if err := countAnew(h.conn); err != nil {
+	if err := countAnew(h.conn, h.db.path, at); err != nil {
 		return err
 	}
 	if err := h.Set(ctx, transfer.Mark{}); err != nil {

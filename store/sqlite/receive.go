@@ -136,7 +136,7 @@ func (db *DB) load(ctx context.Context, m transfer.Mark, fill func(transfer.Sink
 	if err := setMark(c, m); err != nil {
 		return err
 	}
-	if err := countAnew(c); err != nil {
+	if err := countAnew(c, db.lock.path, m.At); err != nil {
 		return err
 	}
 	if err := c.script(`COMMIT`); err != nil {

@@ -48,6 +48,10 @@ type Bench struct {
 	// it. An effect that is there must still be found.
 	AbsenceIsAgain bool
 
+	// NoMore says that an equal change under another token has no effect of its own, since the params say what
+	// is to be, as those of a file that is written. Of a tool whose Spec says Sets that is known.
+	NoMore bool
+
 	// Settle makes everything happen that is still on its way. Nil: nothing is.
 	Settle func()
 }
@@ -88,6 +92,7 @@ func Run(t *testing.T, open func(tb testing.TB) *Bench) {
 		{"reconcile does not find a change that was never begun", (*trial).reconcileAbsent},
 		{"reconcile of a marked tool does not find an equal change under another token", (*trial).reconcileAnother},
 		{"the same token has one effect at level A", (*trial).sameToken},
+		{"an equal change under another token is made, or refused, at level A", (*trial).anotherToken},
 		{"a call whose time is over changes nothing", (*trial).tooLate},
 		{"bad params are a logic failure and change nothing", (*trial).badParams},
 	} {
@@ -503,6 +508,35 @@ func (b *trial) sameToken() {
 	b.settle()
 	if n := b.Effects(1); n != 1 {
 		b.t.Errorf("%d effects, want 1", n)
+	}
+}
+
+// anotherToken makes an equal change under another token: the host records that as a call of its own. A tool that answers
+// that it is made, and made none, as one whose key is made of the params, loses it in silence.
+func (b *trial) anotherToken() {
+	if s := b.tool.Spec(); s.Level != keep.LevelKey || s.Sets || b.NoMore {
+		b.t.Skip("not level A, or a second call changes nothing more")
+	}
+	if _, err := b.mutate(1, callTimeout); err != nil {
+		b.t.Fatal(err)
+	}
+	another := b.mutation(1)
+	another.Key, another.Token = "key-another", "token-another"
+	ctx, cancel := context.WithTimeout(b.t.Context(), callTimeout)
+	defer cancel()
+	_, err := b.tool.Mutate(ctx, another)
+	if err != nil {
+		b.noSecrets(err.Error())
+	}
+	b.settle()
+	want := 1
+	if c := class(err); c == "none" {
+		want = 2
+	} else if c == keep.ClassUnknown {
+		b.t.Errorf("an equal change under another token: %v, want that it is made, or refused", err)
+	}
+	if n := b.Effects(1); n != want {
+		b.t.Errorf("%d effects of two equal changes, each under a token of its own (%v), want %d; if params say what is to be, set Bench.NoMore", n, err, want)
 	}
 }
 

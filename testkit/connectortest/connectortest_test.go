@@ -74,10 +74,14 @@ func (f *fake) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	if !strings.Contains(string(m.Payload), `"id":`) && f.lie != "bad params are sent" {
 		return connector.Receipt{}, keep.Failf(keep.ClassLogic, "bad-params", "id is required")
 	}
-	if !f.tokens[m.Token] || f.lie == "token is not honoured" {
+	key := m.Token
+	if f.lie == "key is made of the params" {
+		key = string(m.Payload)
+	}
+	if !f.tokens[key] || f.lie == "token is not honoured" {
 		f.effects[string(m.Payload)]++
 	}
-	f.tokens[m.Token] = true
+	f.tokens[key] = true
 	if f.lose {
 		f.lose = false
 		switch f.lie {
@@ -102,6 +106,8 @@ func (f *fake) Reconcile(_ context.Context, m keep.Mutation) (connector.Answer, 
 	defer f.mu.Unlock()
 	happened := f.tokens[m.Token]
 	switch f.lie {
+	case "key is made of the params":
+		happened = f.tokens[string(m.Payload)]
 	case "lookup always finds":
 		happened = true
 	case "lookup never finds":
@@ -129,6 +135,7 @@ var lies = map[string]string{
 	"bad params are sent":           "bad_params",
 	"token is not honoured":         "same_token",
 	"doubt is failure":              "no_lie_after_a_lost_answer",
+	"key is made of the params":     "another_token",
 
 	"another result for the same token":    "same_token",
 	"sets something else when asked again": "same_token",
