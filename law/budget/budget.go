@@ -67,6 +67,8 @@ func New(r Rule) (Rule, error) {
 	switch {
 	case !names().MatchString(r.Name):
 		return r, wrongf("", "%q is no name of a budget: letters, digits, - _ and ., at most 64", r.Name)
+	case slices.ContainsFunc(r.Was, func(was string) bool { return !names().MatchString(was) }):
+		return r, wrongf("was", "%q: a name that it had before is no name of a budget: letters, digits, - _ and ., at most 64", r.Was)
 	case len(r.Tools) == 0 && len(r.Workflows) == 0:
 		return r, wrongf("", `it is about no call: say which with tools = ["bank.pay"] or workflows = ["payouts"]; tools = ["*"] is all`)
 	case r.Limit < 0 || r.Limit > keep.MaxAmount:

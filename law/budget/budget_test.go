@@ -65,6 +65,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 	for want, change := range map[string]func(*budget.Rule){
 		"about no call": func(r *budget.Rule) { r.Tools = nil },
 		"no name":       func(r *budget.Rule) { r.Name = "a b" },
+		"it had before": func(r *budget.Rule) { r.Was = []string{"old", "a\x00"} },
 		"limit must be": func(r *budget.Rule) { r.Limit = -1 },
 		"per must be":   func(r *budget.Rule) { r.Per = time.Millisecond },
 		"be a number":   func(r *budget.Rule) { r.Sum = "params.a == 1" },

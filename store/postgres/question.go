@@ -8,13 +8,18 @@ import (
 )
 
 // What an open question is about, and its cause, as its CauseOf has it: r is its run, and m its call. An error is not read
-// as JSON: Postgres cannot read a text with an escaped NUL. Its second field is the code, and no text in it has the name
-// of a field between quotes that are not escaped.
+// as JSON: Postgres cannot read a text with an escaped NUL. No text in it has the name of a field between quotes that are not escaped.
 const (
 	openQuestions = ` FROM escalation LEFT JOIN run r ON r.id = escalation.run LEFT JOIN mutation m ON m.key = escalation.mutation
 		 WHERE escalation.closed_at = 0`
 	toolOfQuestion = `coalesce(m.tool, nullif(substring(r.error FROM '"tool":"([^"]*)"'), ''), r.handler, '')`
-	codeOfQuestion = `coalesce(nullif(split_part(r.error, '"', 8), ''), split_part(m.error, '"', 8), '')`
+	codeOfQuestion = `coalesce(nullif(` + codeOfRun + `, ''), ` + codeOfCall + `, '')`
+	codeOfRun      = beforeCode + `r.error` + afterCode
+	codeOfCall     = beforeCode + `m.error` + afterCode
+
+	// The letters of a code in JSON are read as JSON, with a NUL as text stores it.
+	beforeCode = `('"' || replace(replace(replace(substring(`
+	afterCode  = ` FROM '"code":"((?:[^"\\]|\\.)*)"'), '\\', '\u005c'), '\u001a', '\u001a1a'), '\u0000', '\u001a00') || '"')::json #>> '{}'`
 )
 
 // QuestionGroups returns the open questions by their workflow and cause, that with the newest question first.

@@ -143,6 +143,9 @@ func manyQuestions(w *world) (map[keep.RunID]keep.Run, map[keep.MutationKey]keep
 	return runs, calls
 }
 
+// codeInJSON is a code, as a connector in Go may have it, that JSON has with other letters.
+const codeInJSON = "card \"declined\" <a&b> \\\\u003c\n\u2028é"
+
 // closedRun is r once another attempt took over.
 func closedRun(r keep.Run) keep.Run {
 	r.Closed = true
@@ -161,11 +164,11 @@ func stopFor(w *world, i int, r *keep.Run, m *keep.Mutation, q *keep.Escalation)
 	case 0: // the tool of the call, and the code of the run
 		q.Mutation, r.Mutation, r.Error = m.Key, m.Key, &keep.Failure{Class: keep.ClassUnknown, Code: "no-answer", Message: `"tool":"not.this"`, Tool: "other.tool"}
 	case 1: // both of the call
-		q.Mutation, r.Mutation, m.Error = m.Key, m.Key, &keep.Failure{Class: keep.ClassUnknown, Code: "http-500", Message: "500", Tool: m.Tool}
+		q.Mutation, r.Mutation, m.Error = m.Key, m.Key, &keep.Failure{Class: keep.ClassUnknown, Code: codeInJSON, Message: "500", Tool: m.Tool}
 	case 2: // of the run
 		q.Kind, r.Error = keep.AskPermission, &keep.Failure{Class: keep.ClassPermission, Code: "http-403", Message: `no "tool":"not.this"`, Tool: "crm.create"}
 	case 3: // of its script: there is no tool
-		q.Kind, r.Error, q.Item = keep.AskLogic, &keep.Failure{Class: keep.ClassLogic, Code: "throw", Message: "oops\x00"}, "i1"
+		q.Kind, r.Error, q.Item = keep.AskLogic, &keep.Failure{Class: keep.ClassLogic, Code: codeInJSON + "\x1a\\u0000", Message: "oops\x00"}, "i1"
 	case 4: // another has the same
 		q.Kind, r.Error = keep.AskPermission, &keep.Failure{Class: keep.ClassPermission, Code: "http-403", Message: "no", Tool: "crm.create"}
 	case 5: // nobody is asked about it
