@@ -580,6 +580,8 @@ var edgesBreaks = []Break{
 		`"((?:[^"\\]|\\.)*)"`, `"([^"]*)"`, "./store/postgres -run TestStore/open_questions_are_grouped"},
 	{"name-of-before-that-no-store-reads", "nothing-lost", "law/budget/budget.go",
 		`case slices.ContainsFunc(r.Was,`, `case false && slices.ContainsFunc(r.Was,`, "./law/budget -run TestRulesThatMakeNoSense"},
+	{"commits-wait-for-another-process-in-turn", "bounded", "store/sqlite/writer.go",
+		`len(group) == 1 || isBusy(err) ||`, `len(group) == 1 ||`, "./store/sqlite -run TestCommitsThatWaitForAnotherProcessEndTogether"},
 	{"asked-about-a-limit-of-before", "explained", "engine/budget.go",
 		`case e.rule.LimitAt(s, now) != e.balance.Limit:`, `case e.rule.LimitAt(s, now) != e.balance.Limit && false:`, "./internal/simtest -run TestSeedWithARaiseMeanwhile"},
 	{"writes-of-a-host-are-not-counted", "once", "store/sqlite/opening.go",

@@ -199,6 +199,12 @@ func isUnique(err error) bool {
 		e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
 }
 
+// isBusy reports whether err says that another process writes, or another one of this process, and did so for as long as was waited.
+func isBusy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
+}
+
 // isUnfinished reports whether a reader finds a change that is half written, which it cannot undo.
 func isUnfinished(err error) bool {
 	var e *sqlite.Error

@@ -207,7 +207,7 @@ func (w *writer) take(group []*request) ([]*request, bool) {
 // commits read little, since they find what they expect. If one is refused,
 // everything is undone and done again with savepoints, and commits read all. If the
 // transaction itself fails, the requests are tried one by one: a commit that does
-// not fit on the disk must not take those that do with it.
+// not fit on the disk must not take those that do with it. While another process writes, all have waited as long as they may.
 func (w *writer) serve(group []*request) {
 	err := w.transact(group, w.call)
 	w.conn.readAll = true
@@ -215,7 +215,7 @@ func (w *writer) serve(group []*request) {
 	if errors.Is(err, errRefused) && (len(group) > 1 || errors.Is(group[0].err, errUnexpected)) {
 		err = w.transact(group, w.attempt)
 	}
-	if err == nil || len(group) == 1 || errors.Is(err, keep.ErrReplaced) {
+	if err == nil || len(group) == 1 || isBusy(err) || errors.Is(err, keep.ErrReplaced) {
 		w.finish(group, err)
 		return
 	}

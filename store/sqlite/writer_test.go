@@ -128,6 +128,52 @@ func TestACommitThatWaitsForAnotherProcessEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// Commits that wait together while another process writes wait as long as Config.BusyTimeout says, not one after the other.
+func TestCommitsThatWaitForAnotherProcessEndTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	db, other := New(path, Config{BusyTimeout: 50 * time.Millisecond}), New(path, Config{})
+	for _, db := range []*DB{db, other} {
+		if err := db.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+	}
+	writes, end := make(chan struct{}), make(chan struct{})
+	holder := &request{ready: make(chan struct{}), do: func(*conn) error { // it holds the lock of the file
+		close(writes)
+		<-end
+		return nil
+	}}
+	other.write.enqueue(holder)
+	<-writes
+	var group []*request
+	for range 9 {
+		group = append(group, &request{ready: make(chan struct{}), do: func(*conn) error { return nil }})
+	}
+	db.write.enqueue(group...)
+	<-group[0].ready
+	close(end)
+	for i, r := range group {
+		if <-r.ready; !isBusy(r.err) {
+			t.Errorf("number %d of a group: %v, want that the database is locked", i+1, r.err)
+		}
+	}
+	if <-holder.ready; holder.err != nil {
+		t.Error(holder.err)
+	}
+	if err := db.Commit(t.Context(), deployment("kept")); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// enqueue puts requests into the queue at once.
+func (w *writer) enqueue(rs ...*request) {
+	w.mu.Lock()
+	w.queue = append(w.queue, rs...)
+	w.mu.Unlock()
+	w.signal()
+}
+
 func TestACommitThatWasStartedIsAwaited(t *testing.T) {
 	db, release := openBlocked(t)
 	release()
