@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/files"
 	"github.com/keep-run/keep/testkit/connectortest"
 )
@@ -57,6 +58,7 @@ func bench(tb testing.TB) (*connectortest.Bench, string) {
 	}
 	return &connectortest.Bench{
 		Connection: open(tb, files.Config{Root: root}),
+		Again:      func(tb testing.TB) *connector.Connection { return open(tb, files.Config{Root: root}) },
 		Refused: []json.RawMessage{
 			json.RawMessage(`{}`), json.RawMessage(`{"name":"a"}`), json.RawMessage(`{"name":"","text":""}`),
 			json.RawMessage(`{"name":"a","text":"","base64":""}`), json.RawMessage(`{"name":"a","text":1}`), json.RawMessage(`[]`),

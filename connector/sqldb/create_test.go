@@ -25,6 +25,9 @@ func TestCreateConformance(t *testing.T) {
 					db.exec(tb, "CREATE TABLE already_there (id INTEGER)") // the file is there
 					return &connectortest.Bench{
 						Connection: open(tb, sqldb.Config{URL: db.url, LedgerTable: ledger, Create: true}), Tool: "createTable", NoMore: true,
+						Again: func(tb testing.TB) *connector.Connection {
+							return open(tb, sqldb.Config{URL: db.url, LedgerTable: ledger, Create: true})
+						},
 						Params: func(n int) json.RawMessage {
 							return json.RawMessage(fmt.Sprintf(`{"table":"made_%d","columns":{"id":"text","n":"integer","at":"time","x":"json","ok":"boolean"},"primary_key":["id"]}`, n))
 						},

@@ -27,6 +27,7 @@ type fake struct {
 	mu      sync.Mutex
 	effects map[string]int  // by payload
 	tokens  map[string]bool // that were seen
+	memory  map[string]bool // that this connection has sent
 	lose    bool            // the next answer
 	calls   int
 }
@@ -78,7 +79,12 @@ func (f *fake) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	if f.lie == "key is made of the params" {
 		key = string(m.Payload)
 	}
-	if !f.tokens[key] || f.lie == "token is not honoured" {
+	seen := f.tokens[key]
+	if f.lie == "token is remembered by the connection" {
+		seen = f.memory[key]
+	}
+	f.memory[key] = true
+	if !seen || f.lie == "token is not honoured" {
 		f.effects[string(m.Payload)]++
 	}
 	f.tokens[key] = true
@@ -137,6 +143,8 @@ var lies = map[string]string{
 	"doubt is failure":              "no_lie_after_a_lost_answer",
 	"key is made of the params":     "another_token",
 
+	"token is remembered by the connection": "same_token",
+
 	"another result for the same token":    "same_token",
 	"sets something else when asked again": "same_token",
 
@@ -150,16 +158,20 @@ var lies = map[string]string{
 // TestFake runs the suite on the fake; alone it checks that an honest one passes.
 func TestFake(t *testing.T) {
 	connectortest.Run(t, func(testing.TB) *connectortest.Bench {
-		f := &fake{lie: os.Getenv("KEEP_LIE"), effects: map[string]int{}, tokens: map[string]bool{}}
+		f := &fake{lie: os.Getenv("KEEP_LIE"), effects: map[string]int{}, tokens: map[string]bool{}, memory: map[string]bool{}}
 		params := func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"id":%d}`, n)) }
 		return &connectortest.Bench{
 			Connection: &connector.Connection{Name: "fake", Connector: "fake", Tools: []connector.Tool{f}},
-			Tool:       "do",
-			Params:     params,
-			Effects:    func(n int) int { return f.effects[string(params(n))] },
-			Refused:    []json.RawMessage{json.RawMessage(`{}`)},
-			Secrets:    []string{secret},
-			Troubles:   []connectortest.Trouble{{Name: "a lost answer", Arm: func() { f.lose = true }, Want: ""}},
+			Again: func(testing.TB) *connector.Connection {
+				again := &fake{lie: f.lie, effects: f.effects, tokens: f.tokens, memory: map[string]bool{}}
+				return &connector.Connection{Name: "fake", Connector: "fake", Tools: []connector.Tool{again}}
+			},
+			Tool:     "do",
+			Params:   params,
+			Effects:  func(n int) int { return f.effects[string(params(n))] },
+			Refused:  []json.RawMessage{json.RawMessage(`{}`)},
+			Secrets:  []string{secret},
+			Troubles: []connectortest.Trouble{{Name: "a lost answer", Arm: func() { f.lose = true }, Want: ""}},
 		}
 	})
 }

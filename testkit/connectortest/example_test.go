@@ -29,12 +29,15 @@ func ExampleRun() {
 		tb.Cleanup(p.Close)
 		return &connectortest.Bench{
 			Connection: &connector.Connection{Name: "bank", Tools: []connector.Tool{pay("http://" + p.Addr())}},
-			Tool:       "pay",
-			Params:     func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"id":"P%d"}`, n)) },
-			Effects:    func(n int) int { return o.EffectsOn(fmt.Sprintf("P%d", n)) },
-			Refused:    []json.RawMessage{json.RawMessage(`{}`)},
-			Troubles:   connectortest.HTTPTroubles(p, o),
-			Settle:     o.Settle,
+			Again: func(testing.TB) *connector.Connection { // as after a restart
+				return &connector.Connection{Name: "bank", Tools: []connector.Tool{pay("http://" + p.Addr())}}
+			},
+			Tool:     "pay",
+			Params:   func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"id":"P%d"}`, n)) },
+			Effects:  func(n int) int { return o.EffectsOn(fmt.Sprintf("P%d", n)) },
+			Refused:  []json.RawMessage{json.RawMessage(`{}`)},
+			Troubles: connectortest.HTTPTroubles(p, o),
+			Settle:   o.Settle,
 		}
 	})
 }
