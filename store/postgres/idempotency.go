@@ -417,6 +417,7 @@ func (k *Keys) Sweep(ctx context.Context, now time.Time, limit int) (int, error)
 		SELECT n FROM idempotency_key
 		WHERE state IN ('done', 'done_without_body', 'released') AND expires_at <= $1
 		ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)`, millis(now), limit)
+	k.memory.swept(now) // after an error, too: it may have been committed
 	return int(tag.RowsAffected()), movedAway(err)
 }
 

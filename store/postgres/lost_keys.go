@@ -56,6 +56,17 @@ func (m *memory) all(now time.Time) (ids blobs, revs ints) {
 	return ids, revs
 }
 
+// swept forgets what is over at now, and so was swept, or will be: the clock may be set back.
+func (m *memory) swept(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, r := range m.last {
+		if !now.Before(r.ExpiresAt) {
+			m.last[i] = key.Record{}
+		}
+	}
+}
+
 // failed returns keep.ErrReplaced, with what to do, once the server was found to lack something.
 func (m *memory) failed() error {
 	m.mu.Lock()

@@ -158,6 +158,18 @@ func TestSweptKeysAreNotLost(t *testing.T) {
 	}
 }
 
+// What a process swept itself is not lost, although its clock was set back since.
+func TestSweptBeforeTheClockWasSetBack(t *testing.T) {
+	p := newKeyPast(t)
+	p.finish("before", false)
+	if n, err := p.keys.Sweep(t.Context(), time.Now().Add(100*time.Hour), 10); n != 1 || err != nil {
+		t.Fatalf("Sweep = %d, %v, want 1", n, err)
+	}
+	if err := p.take(p.keys, "after"); err != nil {
+		t.Errorf("Take = %v", err)
+	}
+}
+
 // A guard whose server lost keys executes nothing.
 func TestGuardOfLostKeys(t *testing.T) {
 	p := newKeyPast(t)
