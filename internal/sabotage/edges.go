@@ -194,6 +194,8 @@ var edgesBreaks = []Break{
 		`!exists && c.Parent != ""`, `!exists && false`, "./api/access -run TestTokenEndsWhileItSignsIn"},
 	{"viewers-see-answers-for-admins", "permitted", "api/keys.go",
 		`v.Host == ownHost &&`, `false &&`, "./api -run TestAnswersOfKeysAreForAdmins"},
+	{"document-has-not-all-answers", "explained", "api/server.go",
+		`http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge,`, `http.StatusUnsupportedMediaType,`, "./api -run TestRefusalsFitTheDocument"},
 	{"agents-plan-beyond-grants", "permitted", "cmd/keep/internal/daemon/planner.go",
 		`if _, given := granted[w.Name]; !given && !inForce {`, `if _, given := granted[w.Name]; false && !given && !inForce {`, "./cmd/keep -run TestAgentOverHTTP"},
 	{"unsent-renewal-counts", "nothing-lost", "host/account/oauth/oauth.go",
