@@ -196,6 +196,8 @@ var edgesBreaks = []Break{
 		`v.Host == ownHost &&`, `false &&`, "./api -run TestAnswersOfKeysAreForAdmins"},
 	{"document-has-not-all-answers", "explained", "api/server.go",
 		`http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge,`, `http.StatusUnsupportedMediaType,`, "./api -run TestRefusalsFitTheDocument"},
+	{"lists-hold-all-payloads", "bounded", "api/reads.go",
+		`min(left, questionStep)`, `max(left, min(left, questionStep))`, "./api -run TestListsHoldFewPayloads"},
 	{"agents-plan-beyond-grants", "permitted", "cmd/keep/internal/daemon/planner.go",
 		`if _, given := granted[w.Name]; !given && !inForce {`, `if _, given := granted[w.Name]; false && !given && !inForce {`, "./cmd/keep -run TestAgentOverHTTP"},
 	{"unsent-renewal-counts", "nothing-lost", "host/account/oauth/oauth.go",
