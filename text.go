@@ -1,5 +1,30 @@
 package keep
 
+import (
+	"fmt"
+	"strings"
+)
+
+// OneLine returns text as a part of a line that Keep writes: who reads the line must not take a part of the text for what Keep
+// says. An end of a line is \n in it, and what Deceives is its number.
+func OneLine(text string) string {
+	if !strings.ContainsFunc(text, Deceives) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case Deceives(r):
+			fmt.Fprintf(&b, `\u{%04X}`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
 // Deceives reports whether r, shown as it is, would change how a person reads
 // what stands around it: it moves, hides or reorders text. Ends of lines and tabs
 // do, too; who has several lines to show lets them pass. Titles, payloads and

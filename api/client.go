@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -100,10 +101,31 @@ func ask[T any](ctx context.Context, c *Client, q call) (v T, err error) {
 	if q.status != nil {
 		*q.status = res.StatusCode
 	}
-	if err := json.NewDecoder(res.Body).Decode(&v); err != nil {
+	var text json.RawMessage
+	if err = json.NewDecoder(res.Body).Decode(&text); err == nil {
+		err = json.Unmarshal(text, &v)
+	}
+	if err != nil {
 		return v, fmt.Errorf("read the answer of %s %s: %w", q.method, r.URL.Path, err)
 	}
+	if !isAnswer(typeOf[T](), text) {
+		return *new(T), fmt.Errorf("no answer of Keep, which may have done it: %s %s: status %d: %.200q", q.method, r.URL.Path, res.StatusCode, text)
+	}
 	return v, nil
+}
+
+// isAnswer reports whether text may be an object of a type: it has a member of it. What stands between may answer for Keep, and of an
+// object without members everything would be zero, such as how much is left to be done.
+func isAnswer(of reflect.Type, text json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	if of.Kind() != reflect.Struct || json.Unmarshal(text, &members) != nil {
+		return true
+	}
+	return slices.ContainsFunc(reflect.VisibleFields(of), func(f reflect.StructField) bool {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		_, there := members[name]
+		return name != "" && there
+	})
 }
 
 // request makes the request of a call.

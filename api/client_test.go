@@ -184,6 +184,25 @@ func TestClientBehindAProxy(t *testing.T) {
 	}
 }
 
+// An answer without any member of what was asked for is none of Keep, whatever its status: of a skip of all that match it would say that
+// nothing is left.
+func TestClientBelievesNoEmptyAnswer(t *testing.T) {
+	for _, body := range []string{`{}`, `{"status":"ok"}`} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		}))
+		c, ctx := &api.Client{URL: server.URL}, t.Context()
+		if got, err := c.SkipAll(ctx, "cursor"); err == nil || !strings.Contains(err.Error(), "no answer of Keep, which may have done it") {
+			t.Errorf("SkipAll = %+v, %v, of %s", got, err, body)
+		}
+		if got, err := c.Pause(ctx, "w", ""); err == nil {
+			t.Errorf("Pause = %+v of %s", got, body)
+		}
+		server.Close()
+	}
+}
+
 // A client is told that something changed of the kinds that it asks for, until the stream ends.
 func TestClientChanges(t *testing.T) {
 	w := newWorld(t, nil)

@@ -16,7 +16,9 @@ import (
 
 // What the document says of an operation.
 type documented struct {
-	Responses map[string]struct {
+	Parameters  []struct{ Name string }
+	RequestBody any
+	Responses   map[string]struct {
 		Content map[string]struct{ Schema any }
 	}
 }

@@ -56,7 +56,6 @@ func (s *Server) publishes() {
 	op := s.operation(http.MethodPost, "/workflows/{workflow}/topics/{topic}/events", "publish",
 		"Add an event to a topic; 200 if the topic has its message id already, and then nothing changes", access.Operator)
 	op.DefaultStatus = http.StatusCreated
-	op.Errors = append(op.Errors, http.StatusRequestEntityTooLarge)
 	register(s, op, func(ctx context.Context, in *publish) (*published, error) {
 		out, err := s.publish(ctx, in)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -190,16 +189,42 @@ func (f EscalationQuery) filter(now time.Time) (keep.EscalationFilter, error) {
 	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All, Made: made}, err
 }
 
-// questions returns those of a page that a query selects. No index has their words: there are few,
-// since each one stops something.
-func (s *Server) questions(ctx context.Context, in EscalationQuery, p keep.Page) ([]keep.Escalation, string, error) {
-	f, err := in.filter(s.cfg.Clock())
-	if err != nil {
-		return nil, "", err
+// questionStep is how many questions are read at once: each has the payload that a person is asked to approve (law: bounded).
+const questionStep = 50
+
+// eachQuestion gives f those of a page, which are read in steps, and returns the cursor of the next page. Who keeps of each what a list
+// shows has memory for a step.
+func eachQuestion(ctx context.Context, s store.Escalations, of keep.EscalationFilter, p keep.Page, f func(keep.Escalation)) (next string, err error) {
+	for left := p.Limit; left > 0; {
+		p.Limit = min(left, questionStep)
+		qs, next, err := s.Escalations(ctx, of, p)
+		if err != nil {
+			return "", err
+		}
+		for _, q := range qs {
+			f(q)
+		}
+		left -= len(qs)
+		if p.After = next; next == "" || len(qs) < p.Limit {
+			break
+		}
 	}
-	qs, next, err := s.cfg.Store.Escalations(ctx, f, p)
+	return p.After, nil
+}
+
+// questions gives f those of a page that a query selects. No index has their words: there are few,
+// since each one stops something.
+func (s *Server) questions(ctx context.Context, in EscalationQuery, p keep.Page, f func(keep.Escalation)) (next string, err error) {
+	of, err := in.filter(s.cfg.Clock())
+	if err != nil {
+		return "", err
+	}
 	terms := search.Terms(in.Text)
-	return slices.DeleteFunc(qs, func(q keep.Escalation) bool { return !search.OfQuestion(q).Has(terms) }), next, err
+	return eachQuestion(ctx, s.cfg.Store, of, p, func(q keep.Escalation) {
+		if search.OfQuestion(q).Has(terms) {
+			f(q)
+		}
+	})
 }
 
 // countQuestions counts what a query selects; with a text it stops a little above search.MaxCount.
@@ -209,11 +234,8 @@ func (s *Server) countQuestions(ctx context.Context, in EscalationQuery) (Counte
 	}
 	by, total := make(map[keep.EscalationKind]int), 0
 	for p := (keep.Page{Limit: keep.MaxPage}); ; {
-		qs, next, err := s.questions(ctx, in, p)
-		for _, q := range qs {
-			by[q.Kind]++
-		}
-		if total += len(qs); err != nil || next == "" || total > search.MaxCount {
+		next, err := s.questions(ctx, in, p, func(q keep.Escalation) { by[q.Kind], total = by[q.Kind]+1, total+1 })
+		if err != nil || next == "" || total > search.MaxCount {
 			return counted(true, by, err)
 		}
 		p.After = next
@@ -393,14 +415,17 @@ func (s *Server) readEscalations() {
 		EscalationQuery
 		Paging
 	}) (Page[Answered], error) {
-		qs, next, err := s.questions(ctx, in.EscalationQuery, in.page())
+		answers, asked := []Answered{}, []Escalation{}
+		next, err := s.questions(ctx, in.EscalationQuery, in.page(), func(q keep.Escalation) {
+			one := listed(q)
+			answers, asked = append(answers, answered(one, q)), append(asked, one)
+		})
 		if err != nil {
 			return Page[Answered]{}, err
 		}
-		all, err := withRuns(ctx, s.cfg.Store, each(qs, listed))
-		answers := make([]Answered, 0, len(all))
-		for i, q := range all {
-			answers = append(answers, answered(q, qs[i]))
+		asked, err = withRuns(ctx, s.cfg.Store, asked)
+		for i, q := range asked {
+			answers[i].Escalation = q
 		}
 		return paged(answers, next, err)
 	})

@@ -354,7 +354,8 @@ func (s *Server) operation(method, path, id, summary string, need access.Role) h
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: Prefix + path, Summary: summary,
 		Description: "Needs the role " + string(need) + ".",
-		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity,
+			http.StatusTooManyRequests, http.StatusServiceUnavailable}, // of access.Guard
 		Middlewares: huma.Middlewares{s.allow(need)},
 	}
 	if method != http.MethodPost && strings.Contains(path, "{") {
@@ -364,7 +365,8 @@ func (s *Server) operation(method, path, id, summary string, need access.Role) h
 		op.Errors = append(op.Errors, http.StatusConflict)
 	}
 	if method == http.MethodPost || method == http.MethodPut {
-		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusUnsupportedMediaType)
+		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusRequestEntityTooLarge,
+			http.StatusNotImplemented) // a host may have no deployer, and no place for keys
 	}
 	if method == http.MethodPost {
 		op.Errors = append(op.Errors, http.StatusNotFound, http.StatusConflict)

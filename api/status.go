@@ -132,7 +132,10 @@ func ReadStatus(ctx context.Context, s view.Store, by view.Executors, now time.T
 
 // list adds what an overview only counts: the newest of the open questions, and which runs of each workflow are open.
 func (st *Status) list(ctx context.Context, s view.Store, o *view.Overview) error {
-	questions, _, err := s.Escalations(ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions})
+	questions := []Escalation{}
+	_, err := eachQuestion(ctx, s, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions}, func(q keep.Escalation) {
+		questions = append(questions, listed(q))
+	})
 	if err != nil {
 		return err
 	}
@@ -140,7 +143,7 @@ func (st *Status) list(ctx context.Context, s view.Store, o *view.Overview) erro
 	for _, c := range o.Connections {
 		waiting[c.Name] = c.Waiting
 	}
-	st.NeedsYou = waitedFor(each(questions, listed), waiting)
+	st.NeedsYou = waitedFor(questions, waiting)
 	runs, _, err := s.Runs(ctx, keep.RunFilter{Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true})
 	open := make(map[keep.WorkflowName][]keep.Run)
 	for _, r := range runs {
@@ -194,11 +197,12 @@ func OpenQuestions(ctx context.Context, s questions, w keep.WorkflowName) ([]Esc
 	var out []Escalation
 	page := keep.Page{Limit: 1000}
 	for {
-		qs, next, err := s.Escalations(ctx, keep.EscalationFilter{Workflow: w, Open: true}, page)
+		more := []Escalation{}
+		next, err := eachQuestion(ctx, s, keep.EscalationFilter{Workflow: w, Open: true}, page, func(q keep.Escalation) { more = append(more, listed(q)) })
 		if err != nil {
 			return nil, err
 		}
-		more, err := withRuns(ctx, s, each(qs, listed))
+		more, err = withRuns(ctx, s, more)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -82,9 +85,19 @@ func (s *Server) addToken(ctx context.Context, in NewToken) (Token, error) {
 	return TokenOf(c), err
 }
 
+// namesOne reports whether a query has the name of one thing, which may not be there.
+func namesOne[I any]() bool {
+	return slices.ContainsFunc(reflect.VisibleFields(typeOf[I]()), func(f reflect.StructField) bool {
+		return f.Tag.Get("query") != "" && f.Tag.Get("required") == "true"
+	})
+}
+
 // as registers an operation for a role, whose answer is what f returns.
 func as[I, O any](s *Server, need access.Role, method, path, id, summary string, f func(context.Context, *I) (O, error)) {
 	op := s.operation(method, path, id, summary, need)
+	if !strings.Contains(path, "{") && namesOne[I]() {
+		op.Errors = append(op.Errors, http.StatusNotFound)
+	}
 	if isPaged[I]() {
 		op.Errors, f = append(op.Errors, http.StatusBadRequest), marked(id, f)
 	}

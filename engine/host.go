@@ -34,6 +34,7 @@ type scriptHost struct {
 	inputs    []keep.Input
 	known     map[inputKey]keep.InputID  // inputs that this run has met
 	kv        map[string]json.RawMessage // nil value: deleted
+	kvBefore  map[string]json.RawMessage // what was stored of the keys that it read or sets; nil value: nothing
 	taken     *takenCall                 // mutate phase: the call that ended it
 	item      *itemScope                 // jobs: the item under way
 	scopes    int                        // jobs: items begun so far

@@ -17,7 +17,7 @@ import (
 // at the end, in the one commit of the run.
 func (x *execution) produce(ctx context.Context) error {
 	host := x.host(policy.InProducer)
-	host.kv = make(map[string]json.RawMessage)
+	host.kv, host.kvBefore = make(map[string]json.RawMessage), make(map[string]json.RawMessage)
 	out, err := x.call(ctx, "", nil, host, x.e.slow(200*time.Millisecond), x.announce(ctx))
 	if err != nil {
 		return x.fail(ctx, err)
@@ -42,6 +42,10 @@ func (x *execution) produce(ctx context.Context) error {
 	for _, ev := range host.publishes {
 		ev.CreatedAt, ev.UpdatedAt = now, now
 		more = append(more, keep.Publish{Event: ev})
+	}
+	// A person who changed the checkpoint meanwhile, on any host, did so for the run that comes next: this one begins anew.
+	for _, key := range sortedKeys(host.kvBefore) {
+		more = append(more, keep.IfKV{Producer: x.checkpoint(), Key: key, Value: host.kvBefore[key]})
 	}
 	for _, key := range sortedKeys(host.kv) {
 		more = append(more, keep.SetKV{Producer: x.checkpoint(), Key: key, Value: host.kv[key]})
@@ -101,6 +105,9 @@ func (x *execution) checkKV(ctx context.Context, h *scriptHost) error {
 		if err != nil {
 			return &storeError{err}
 		}
+		if _, read := h.kvBefore[key]; !read {
+			h.kvBefore[key] = old
+		}
 		if old != nil {
 			size -= len(key) + len(old)
 		}
@@ -132,6 +139,9 @@ func (h *scriptHost) kvGet(ctx context.Context, c HostCall) (json.RawMessage, er
 		stored, err := h.x.e.store.KV(ctx, h.x.a.name, h.x.checkpoint(), key)
 		if err != nil {
 			return nil, &storeError{err}
+		}
+		if _, read := h.kvBefore[key]; !read {
+			h.kvBefore[key] = stored
 		}
 		value = stored
 	}

@@ -1,12 +1,18 @@
 package host_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/operator"
 )
 
 // producer returns a workflow whose only handler is a producer with that body.
@@ -333,5 +339,69 @@ func TestPeekAndGetByIDs(t *testing.T) {
 		if r := w.lastRun(keep.WorkflowName(name)); r.Error == nil || r.Error.Code != want {
 			t.Errorf("%s: run is %s (%v), want %s", name, r.Status, r.Error, want)
 		}
+	}
+}
+
+// changeMeanwhile runs a producer p of a workflow w, and has a person change its checkpoint from another process before the run commits.
+func (w *world) changeMeanwhile(body string, change func(o *operator.Operator, d keep.Decision) error) (published []keep.MessageID) {
+	w.t.Helper()
+	w.deploy(`export default Keep.workflow({ name: "w", topics: { in: {} }, producers: { async p(ctx) { ` + body + ` } } })`)
+	w.commit("w", keep.SetKV{Producer: "p", Key: "n", Value: json.RawMessage("7")})
+	var once sync.Once
+	w.passed = func(p engine.Point) {
+		if p != engine.BeforeCommit {
+			return
+		}
+		once.Do(func() {
+			other, err := operator.New(w.database(), operator.Config{Logger: slog.New(slog.DiscardHandler)})
+			if err == nil {
+				err = change(other, keep.Decision{By: "ann", From: "cli"})
+			}
+			if err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+	w.run()
+	for _, e := range w.events("w", "in") {
+		published = append(published, e.MessageID)
+	}
+	return published
+}
+
+// A checkpoint that a person changes while the producer executes, from another process, which does not know that it does, is the one that
+// counts: the run begins anew with it, and neither stores nor publishes what it made of the one before.
+func TestCheckpointChangedMeanwhile(t *testing.T) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			w := open(t)
+			ids := w.changeMeanwhile(`const n = (await ctx.kv.get("n")) ?? 0; await ctx.kv.set("n", n + 1); await ctx.publish("in", { messageId: "m" + n })`,
+				func(o *operator.Operator, d keep.Decision) error {
+					return o.ResetCheckpoint(context.Background(), "w", "p", d)
+				})
+			n, err := w.database().KV(t.Context(), "w", "p", "n")
+			if err != nil || string(n) != "1" || !slices.Equal(ids, []keep.MessageID{"m0"}) {
+				t.Errorf("the checkpoint is %s, and %v was published, %v; want 1 and m0, as after a reset", n, ids, err)
+			}
+		})
+	}
+}
+
+// So it is with a value that the producer sets without reading it: the run after the person's change is the one that sets it.
+func TestUnreadCheckpointChangedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	times := 0
+	w.changeMeanwhile(`await ctx.kv.set("n", 8)`, func(o *operator.Operator, d keep.Decision) error {
+		times++
+		_, err := o.SetCheckpoint(context.Background(), "w", "p", "n", json.RawMessage("3"), d, false)
+		w.passed = func(p engine.Point) {
+			if p == engine.BeforeCommit {
+				times++
+			}
+		}
+		return err
+	})
+	if times != 2 {
+		t.Errorf("the run came %d times to its commit, want 2: the first must not go over what a person set", times)
 	}
 }

@@ -490,7 +490,8 @@ func (m *mender) becameOf(ctx context.Context, p keep.Proposal) (string, error) 
 	return fmt.Sprintf("version %s became current, and is not any more", p.Version), nil
 }
 
-// whyAsked says what a person should know who decides about a proposal.
+// whyAsked says what a person should know who decides about a proposal: a line for each thing. What the error, the model and the
+// script say stays in the lines that say so, or it could be taken for the verdict.
 func whyAsked(run keep.Run, rec law.Record) string {
 	a := rec.Proposal()
 	lines := []string{fmt.Sprintf("run %s of %s failed: %s", run.ID, run.Handler, run.Error.Error()), "verdict: " + string(a.Verdict)}
@@ -498,7 +499,15 @@ func whyAsked(run keep.Run, rec law.Record) string {
 	if a.Note != "" {
 		lines = append(lines, "the model says, which nobody checked: "+a.Note)
 	}
-	return strings.Join(append(lines, rec.Tried()...), "\n")
+	return eachOnOneLine(append(lines, rec.Tried()...))
+}
+
+// eachOnOneLine joins lines of which parts came from outside.
+func eachOnOneLine(lines []string) string {
+	for i, line := range lines {
+		lines[i] = keep.OneLine(line)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Tried says what a repair that is over tried, for a question: a line for each attempt, and why there is no
@@ -512,7 +521,7 @@ func Tried(rec law.Record) string {
 	if rec.Why != "" {
 		lines = append(lines, rec.Why)
 	}
-	return strings.Join(lines, "\n")
+	return eachOnOneLine(lines)
 }
 
 // WaitIdle waits until the engine is idle, nothing waits for a budget that changed, and no script is being

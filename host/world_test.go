@@ -128,11 +128,12 @@ type world struct {
 	service *service
 	policy  policy.Policy
 	limits  sandbox.Limits
-	dieAt   engine.Point  // actors that come there die, each once
-	mu      sync.Mutex    // protects alive
-	alive   int           // workflows whose actor has yet to die
-	died    chan struct{} // closed when all have
-	limit   time.Duration // how long idle waits
+	passed  func(engine.Point) // is called at each point; nil: nothing is
+	dieAt   engine.Point       // actors that come there die, each once
+	mu      sync.Mutex         // protects alive
+	alive   int                // workflows whose actor has yet to die
+	died    chan struct{}      // closed when all have
+	limit   time.Duration      // how long idle waits
 
 	unwatched bool // the host has the database itself, not one that counts backstops
 
@@ -207,6 +208,9 @@ func (w *world) connection() connector.Connection {
 // trace kills the actor that comes to dieAt, as a SIGKILL does. An actor is gone
 // after that, so it comes there once.
 func (w *world) trace(_ keep.WorkflowName, p engine.Point) {
+	if w.passed != nil {
+		w.passed(p)
+	}
 	if p != w.dieAt {
 		return
 	}

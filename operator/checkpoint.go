@@ -75,8 +75,9 @@ func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 // ResetCheckpoint makes a producer begin where it began at first: its ctx.kv is empty
 // at its next run. Nobody sees what was in it. Events and inputs that it made before
 // stay; what it publishes again under the same id is no new event. While the producer
-// runs it is refused with ErrRunOpen, as far as this host knows; a run on another host
-// may still store what it set. Who did it is in the log of the producer's last run.
+// runs it is refused with ErrRunOpen, as far as this host knows; a run of which it does not
+// know, as on another host, stores nothing, and begins anew. Who did it is in the log of the
+// producer's last run.
 func (o *Operator) ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error {
 	def, err := o.producer(ctx, w, h)
 	if err != nil {

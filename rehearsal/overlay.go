@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,14 +43,33 @@ type overlay struct {
 	base       Base          // nil: none
 	bare       time.Duration // interval of a handler without a schedule
 
+	// seen answers what a script reads of a checkpoint; nil: the base does.
+	seen func(producer keep.HandlerName, key string) ([]byte, error)
+
 	mu      sync.Mutex // protects all below
 	kv      map[kvKey]bool
+	sizing  bool                       // what is read of a checkpoint is to know its size, and no script reads it
 	stored  map[string]json.RawMessage // checkpoints that were written; null: deleted
 	runs    map[keep.RunID]bool
 	maxRuns int                 // zero: no limit
 	rest    map[keep.RunID]bool // chains for which nothing more is done without a person
 	works   int                 // of them; zero: no limit
 	full    func()              // called when there are that many
+	broke   func(error)         // called when the base cannot be read; nil: nothing is executed yet
+}
+
+// known returns what a read of the base, in the middle of the rehearsal, failed with. An engine tries a store that fails again
+// until it answers; nobody mends the one that a rehearsal looks at, so the rehearsal ends.
+func (o *overlay) known(err error) error {
+	if err == nil || errors.Is(err, keep.ErrNotFound) {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.broke != nil {
+		o.broke(err)
+	}
+	return err
 }
 
 type kvKey struct {
@@ -75,7 +95,7 @@ func (o *overlay) Commit(ctx context.Context, c keep.Commit) error {
 		switch {
 		case errors.Is(err, keep.ErrNotFound):
 		case err != nil:
-			return err
+			return o.known(err)
 		case !e.Free():
 			c.Changes = slices.Delete(slices.Clone(c.Changes), i, i+1)
 			i--
@@ -102,6 +122,7 @@ func (o *overlay) note(c keep.Commit) {
 		case keep.ResetKV:
 			o.kv[kvKey{c.Producer, ""}] = true
 		case keep.PutRun:
+			o.sizing = false
 			o.runs[c.Run.ID] = true
 			if o.maxRuns > 0 && len(o.runs) >= o.maxRuns {
 				o.full()
@@ -137,11 +158,52 @@ func count(of map[keep.RunID]bool) (n int) {
 func (o *overlay) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
 	o.mu.Lock()
 	own := o.base == nil || o.kv[kvKey{producer, key}] || o.kv[kvKey{producer, ""}]
+	seen := o.seen
+	if o.sizing || strings.HasPrefix(string(producer), string(keep.PaidAnswers(""))) {
+		seen = nil
+	}
 	o.mu.Unlock()
 	if own {
 		return o.memory.KV(ctx, w, producer, key)
 	}
-	return o.base.KV(ctx, w, producer, key)
+	if seen != nil {
+		value, err := seen(producer, key)
+		return value, o.known(err)
+	}
+	value, err := o.base.KV(ctx, w, producer, key)
+	return value, o.known(err)
+}
+
+// KVSize implements store.Checkpoints. The engine asks when a producer has come to its end, and then for the values that are
+// replaced.
+func (o *overlay) KVSize(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) (int, error) {
+	size, err := o.memory.KVSize(ctx, w, producer)
+	o.mu.Lock()
+	o.sizing = true
+	replaced := []string{}
+	for k := range o.kv {
+		if k.producer == producer {
+			replaced = append(replaced, k.key)
+		}
+	}
+	o.mu.Unlock()
+	if err != nil || o.base == nil || slices.Contains(replaced, "") {
+		return size, err
+	}
+	before, err := o.base.KVSize(ctx, w, producer)
+	if err != nil {
+		return 0, o.known(err)
+	}
+	for _, key := range replaced {
+		old, err := o.base.KV(ctx, w, producer, key)
+		if err != nil {
+			return 0, o.known(err)
+		}
+		if old != nil {
+			before -= len(key) + len(old)
+		}
+	}
+	return size + before, nil
 }
 
 // EventsByID implements store.Events. Events that only the base has are finished or
@@ -153,7 +215,7 @@ func (o *overlay) EventsByID(ctx context.Context, w keep.WorkflowName, t keep.To
 	}
 	theirs, err := o.base.EventsByID(ctx, w, t, ids)
 	if err != nil {
-		return nil, err
+		return nil, o.known(err)
 	}
 	var out []keep.Event
 	for _, id := range ids {
@@ -174,7 +236,7 @@ func (o *overlay) Item(ctx context.Context, w keep.WorkflowName, id string) (kee
 		return it, err
 	}
 	if it, err = o.base.Item(ctx, w, id); err != nil {
-		return it, err
+		return it, o.known(err)
 	}
 	at := it.UpdatedAt
 	it.Rev = 0
@@ -191,7 +253,7 @@ func (o *overlay) Mutation(ctx context.Context, key keep.MutationKey) (keep.Muta
 		return m, err
 	}
 	if m, err = o.base.Mutation(ctx, key); err != nil {
-		return m, err
+		return m, o.known(err)
 	}
 	at := m.UpdatedAt
 	m.Rev = 0
@@ -205,7 +267,7 @@ func (o *overlay) Mutation(ctx context.Context, key keep.MutationKey) (keep.Muta
 func (o *overlay) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error) {
 	if o.base != nil {
 		if m, there, err := o.base.Rival(ctx, u); there || err != nil {
-			return m, there, err
+			return m, there, o.known(err)
 		}
 	}
 	return o.memory.Rival(ctx, u)

@@ -35,6 +35,10 @@ type Config struct {
 	// If nil, there is nothing but Events.
 	Base Base
 
+	// Checkpoint answers what a script reads of a checkpoint and the rehearsal did not write; its error ends the rehearsal. If
+	// nil, Base does.
+	Checkpoint func(producer keep.HandlerName, key string) ([]byte, error)
+
 	// Due has every producer and job executed at the start, whenever it is due.
 	Due bool
 
@@ -104,6 +108,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	clock := newClock(cfg.Now)
 	fast := hurried(cfg.Policy)
 	db := newOverlay(cfg.Base, fast.DefaultInterval)
+	db.seen = cfg.Checkpoint
 	if cfg.Shared == nil {
 		cfg.Shared = NewShared(cfg.Runtime)
 	}
@@ -197,10 +202,13 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 	}
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	db.maxRuns, db.works, db.full = cfg.MaxRuns, cfg.Works, func() { end(errCut) }
+	db.maxRuns, db.works, db.full, db.broke = cfg.MaxRuns, cfg.Works, func() { end(errCut) }, func(err error) { end(&baseError{err}) }
 	err = h.RunUntilIdle(running)
 	if errors.Is(context.Cause(running), errCut) {
 		return began, true, nil
+	}
+	if broke, ok := errors.AsType[*baseError](context.Cause(running)); ok {
+		return began, false, broke.err
 	}
 	return began, false, err
 }
@@ -225,6 +233,12 @@ func notDue(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time
 
 // errCut ends a rehearsal that has as many runs as it may have.
 var errCut = errors.New("the rehearsal has enough runs")
+
+// A baseError ends a rehearsal whose base cannot be read.
+type baseError struct{ err error }
+
+// Error is that of the base.
+func (e *baseError) Error() string { return e.err.Error() }
 
 // hurried returns p without its waits.
 func hurried(p *policy.Policy) *policy.Policy {

@@ -16,6 +16,7 @@ type bulkData struct {
 	Filter inputQuery
 	Rows   []keep.Input // the first of them, in the plan
 	Begun  bool
+	Failed string // why the part ended, after some of it was done; empty: it did not fail
 }
 
 // Left returns how many are not done; others may have done some of them meanwhile.
@@ -55,9 +56,17 @@ func (s *site) bulkSkip(r *http.Request) (page, error) {
 		return page{}, err
 	}
 	d := bulkData{Begun: true}
-	if d.SkipPlan, err = api.SkipPart(r.Context(), s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(api.PartTime)); err != nil {
+	d.SkipPlan, err = api.SkipPart(r.Context(), s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(api.PartTime))
+	d.Filter.Workflow, d.Filter.Text = plan.Workflow, plan.Text
+	p := page{Title: "Skip all that match", Section: "inputs"}
+	if err != nil && (d.Done == plan.Done || r.Context().Err() != nil) {
 		return page{}, err
 	}
-	d.Filter.Workflow, d.Filter.Text = plan.Workflow, plan.Text
-	return page{Title: "Skip all that match", Section: "inputs", Data: d}, nil
+	if err != nil { // how many were skipped is said nowhere else
+		status, t := statusOf(err)
+		s.log.ErrorContext(r.Context(), "skip inputs", "path", r.URL.Path, "err", err)
+		p.Status, d.Failed = status, t.What+": "+t.Why
+	}
+	p.Data = d
+	return p, nil
 }

@@ -150,11 +150,12 @@ func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
 	// A script is larger than the forms that limitBody is for.
 	r.Body = http.MaxBytesReader(w, r.Body, access.MaxBody)
 	p, d, now, err := s.deployPage(r)
-	if err != nil {
-		return err
-	}
 	to := ""
-	if d.Why != "" {
+	if err != nil {
+		if p, d, err = s.typedAlone(r, err); err != nil {
+			return err
+		}
+	} else if d.Why != "" {
 		p.Status = http.StatusNotImplemented
 	} else {
 		if d.scriptForm, d.Wrong, err = readForm(r, formOf(now)); err != nil {
@@ -184,6 +185,20 @@ func (s *site) deploy(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.write(w, r, "deploy", f)
 	return nil
+}
+
+// typedAlone returns the page with what was typed, where the version in force could not be read. The error is cause if there is no
+// form to show.
+func (s *site) typedAlone(r *http.Request, cause error) (page, *deployData, error) {
+	if status, _ := statusOf(cause); status != http.StatusInternalServerError || r.Context().Err() != nil {
+		return page{}, nil, cause
+	}
+	f, wrong, err := readForm(r, scriptForm{})
+	if err != nil {
+		return page{}, nil, cause
+	}
+	d := &deployData{Workflow: keep.WorkflowName(r.PathValue("name")), Version: f.Over, scriptForm: f, Wrong: wrong}
+	return page{Title: "Deploy a version of " + string(d.Workflow), Section: "workflows", Data: d, Status: s.failed(r, d, cause)}, d, nil
 }
 
 // failed says on the form what failed, which may be after the version was stored, and returns the status of the answer.

@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"strings"
 
 	"github.com/keep-run/keep"
 )
@@ -31,26 +29,7 @@ type RPCError struct {
 }
 
 // Error says what the other side said, on one line, in which nothing hides.
-func (e *RPCError) Error() string { return oneLine(e.Message) }
-
-// oneLine returns a text of the other side as an error can have it: who reads it must not take a part of it for what Keep says.
-func oneLine(text string) string {
-	if !strings.ContainsFunc(text, keep.Deceives) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case keep.Deceives(r):
-			fmt.Fprintf(&b, `\u{%04X}`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
+func (e *RPCError) Error() string { return keep.OneLine(e.Message) }
 
 // A TooLargeError is returned for a frame over the limit. Its rest was read and discarded.
 type TooLargeError struct {

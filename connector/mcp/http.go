@@ -175,7 +175,7 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 	e := h.refused(ctx, resp, credential)
 	e.unread = unread
 	if m.Error != nil {
-		e.said = oneLine(shorten(m.Error.Message, 2000))
+		e.said = keep.OneLine(shorten(m.Error.Message, 2000))
 	}
 	return Message{}, e
 }

@@ -97,6 +97,8 @@ var boundsBreaks = []Break{
 		`if isUnfinished(err) {`, `if false && isUnfinished(err) {`, "./store/sqlite -run TestFileThatIsNoDatabaseYet"},
 	{"dead-file-is-no-database", "explained", "store/sqlite/open.go",
 		`case db.cfg.ReadOnly && version == 0:`, `case false:`, "./store/sqlite -run TestFileThatIsNoDatabaseYet"},
+	{"question-has-lines-of-others", "explained", "host/repair.go",
+		`lines[i] = keep.OneLine(line)`, `lines[i] = line`, "./host -run TestWhatOthersSayIsNoLineOfKeep"},
 	{"repair-has-no-intent", "explained", "repair/loop.go",
 		`d.Intent = base.Definition.Intent`, ``, "./repair -run TestDossierIsData"},
 	{"intent-is-forgotten", "nothing-lost", "operator/deploy.go",

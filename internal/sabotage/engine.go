@@ -321,6 +321,12 @@ var engineBreaks = []Break{
 		`end := LinkEnds(q); !now.Before(end)`, `end := LinkEnds(q); false && !now.Before(end)`, "./web -run TestLinkEnds"},
 	{"link-decides-everything", "permitted", "operator/decide.go",
 		`why != "" && d.From == approval.FromLink`, `false && why != "" && d.From == approval.FromLink`, "./web -run TestLinkEnds"},
+	{"producer-overwrites-what-a-person-set", "nothing-lost", "engine/producer.go",
+		`range sortedKeys(host.kvBefore)`, `range sortedKeys(host.kvBefore)[:0]`, "./host -run TestCheckpointChangedMeanwhile"},
+	{"producer-overwrites-what-it-did-not-read", "nothing-lost", "engine/producer.go",
+		`			h.kvBefore[key] = old
+`, `			_ = old
+`, "./host -run TestUnreadCheckpointChangedMeanwhile"},
 	{"codes-can-be-guessed-forever", "permitted", "api/access/link.go",
 		`case !g.tries.allows(r.RemoteAddr, now):`, `case false:`, "./web -run TestLinkGuessed"},
 	{"code-is-logged", "no-ambient-power", "host/notify/command.go",

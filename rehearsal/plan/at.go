@@ -2,14 +2,12 @@ package plan
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"sync"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/canonical"
 	seen "github.com/keep-run/keep/law/trace"
-	"github.com/keep-run/keep/rehearsal"
 )
 
 // An At is what a run saw, for a plan of it. Nothing in it is made up: a read that the run did
@@ -17,8 +15,6 @@ import (
 type At struct {
 	Workflow keep.WorkflowName
 	Handler  keep.HandlerName // of the run
-
-	checkpoint keep.HandlerName // under which that of the handler is kept
 
 	mu   sync.Mutex // protects left
 	left []seen.Entry
@@ -69,31 +65,16 @@ func (a *At) take(tool string, params json.RawMessage) (seen.Entry, bool) {
 
 const kvGet = "kv.get"
 
-// over returns base with the checkpoint that the run saw.
-func (a *At) over(base rehearsal.Base) rehearsal.Base {
-	if base == nil {
-		return nil
-	}
-	return seenBase{base, a}
-}
-
-// A seenBase is a database whose checkpoints are those that a run saw.
-type seenBase struct {
-	rehearsal.Base
-	at *At
-}
-
-// KV implements store.Checkpoints.
-func (b seenBase) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
+// readCheckpoint answers a read of a checkpoint. What the database has now is never taken for what the run saw: the run itself
+// may have written it.
+func (a *At) readCheckpoint(_ keep.HandlerName, key string) ([]byte, error) {
 	name, err := json.Marshal(key)
 	if err != nil {
 		return nil, err
 	}
-	if e, ok := b.at.take(kvGet, name); ok && w == b.at.Workflow && producer == b.at.checkpoint && !e.Cut {
-		if string(e.Result) == "null" {
-			return nil, nil
-		}
-		return e.Result, nil
+	value, err := a.read(kvGet, name)
+	if err != nil || string(value) == "null" {
+		return nil, err
 	}
-	return b.Base.KV(ctx, w, producer, key)
+	return value, nil
 }

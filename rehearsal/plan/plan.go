@@ -243,14 +243,12 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 		rc.Handlers = consumers(w.Definition)
 	}
 	if cfg.At != nil {
-		h, _ := w.Handler(cfg.At.Handler)
-		cfg.At.checkpoint = keep.HandlerName(h.ItemsOf())
-		rc.Base = cfg.At.over(cfg.Base)
+		rc.Checkpoint = cfg.At.readCheckpoint
 		if cfg.Event == nil { // of a producer or a job
 			rc.Handlers, rc.Take = []keep.HandlerName{cfg.At.Handler}, func(keep.Event) bool { return false }
 		}
 	}
-	r, err := rehearsal.Run(ctx, rc)
+	r, err := p.rehearse(ctx, cfg, rc)
 	if err != nil {
 		return err
 	}
@@ -280,6 +278,16 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 		}
 	}
 	return p.blocked(ctx, cfg.Base, w.Name)
+}
+
+// rehearse rehearses, and says what of a checkpoint the run of a plan did not read.
+func (p *Plan) rehearse(ctx context.Context, cfg Config, rc rehearsal.Config) (*rehearsal.Result, error) {
+	r, err := rehearsal.Run(ctx, rc)
+	if f, ok := errors.AsType[*keep.Failure](err); ok && cfg.At != nil {
+		p.Errors = append(p.Errors, Error{cfg.At.Handler, f.Error()})
+		return &rehearsal.Result{}, nil
+	}
+	return r, err
 }
 
 // joined returns names as a part of a sentence.

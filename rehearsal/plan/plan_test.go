@@ -3,6 +3,7 @@ package plan_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,9 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/sandboxtest"
 	"github.com/keep-run/keep/law/budget"
+	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/trace"
+	"github.com/keep-run/keep/rehearsal"
 	"github.com/keep-run/keep/rehearsal/plan"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store/memory"
@@ -400,5 +403,85 @@ func TestAt(t *testing.T) {
 	p = w.plan(t, plan.Config{Base: w.db, At: plan.NewAt(run, seen), Now: run.CreatedAt})
 	if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "the run did not read shop.list") || w.shop.reads.Load() != before {
 		t.Errorf("errors %+v", p.Errors)
+	}
+}
+
+// A checkpoint that the run did not read, or whose value is not kept, is not the one of today, which the run itself may have
+// written: with it a plan of a run that published would say that nothing is published.
+func TestAt_has_no_checkpoint_of_today(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.live(t)
+	runs, _, err := w.db.Runs(t.Context(), keep.RunFilter{Workflow: "orders", Handler: "poll"}, keep.Page{Limit: 10})
+	if err != nil || len(runs) == 0 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	run := runs[len(runs)-1]
+	for name, change := range map[string]func(*trace.Trace){
+		"not read": func(seen *trace.Trace) {
+			seen.Entries = slices.DeleteFunc(seen.Entries, trace.Entry.ReadsCheckpoint)
+		},
+		"cut": func(seen *trace.Trace) {
+			for i := range seen.Entries {
+				if seen.Entries[i].ReadsCheckpoint() {
+					seen.Entries[i].Result, seen.Entries[i].Cut = nil, true
+				}
+			}
+		},
+	} {
+		seen, _, err := view.Trace(t.Context(), w.db, run.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&seen)
+		p := w.plan(t, plan.Config{Base: w.db, At: plan.NewAt(run, seen), Now: run.CreatedAt})
+		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "kv.get") || len(p.Reads) != 0 {
+			t.Errorf("%s: errors %+v, and reads %s", name, p.Errors, p.Reads)
+		}
+	}
+}
+
+// A broken base cannot say what a checkpoint is.
+type broken struct{ rehearsal.Base }
+
+var errDisk = errors.New("the disk is broken")
+
+func (broken) KV(context.Context, keep.WorkflowName, keep.HandlerName, string) ([]byte, error) {
+	return nil, errDisk
+}
+
+// A plan of a database that cannot be read in the middle of it ends, and says why: an engine asks its store again without end.
+func TestMake_ends_with_its_database(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, stop := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("the plan has no end"))
+	defer stop()
+	_, err := plan.Make(ctx, plan.Config{Base: broken{w.db}, Scripts: []*host.Workflow{w.w}, Connections: w.conns, Runtime: w.rt})
+	if !errors.Is(err, errDisk) {
+		t.Errorf("Make = %v, want %v", err, errDisk)
+	}
+}
+
+// A checkpoint that would be too large is so in a plan, too: what the database has of it counts.
+func TestMake_of_a_full_checkpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.live(t)
+	full := policy.Default()
+	full.Limits.KVTotal = len("polls1") + len("big") + 1000
+	c := keep.Commit{Workflow: "orders", At: time.Now(), Changes: []keep.Change{
+		keep.SetKV{Producer: "poll", Key: "big", Value: json.RawMessage(`"` + strings.Repeat("x", 998) + `"`)},
+	}}
+	if err := w.db.Commit(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	p := w.plan(t, plan.Config{Base: w.db, Due: true, Policy: &full})
+	if len(p.Errors) != 0 {
+		t.Errorf("with room for it: errors %+v", p.Errors)
+	}
+	full.Limits.KVTotal--
+	p = w.plan(t, plan.Config{Base: w.db, Due: true, Policy: &full})
+	if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "the checkpoint of poll would hold") {
+		t.Errorf("without: errors %+v, publishes %+v", p.Errors, p.Publishes)
 	}
 }
