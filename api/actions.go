@@ -405,10 +405,33 @@ func (s *Server) reprocessItems(ctx context.Context, in *itemsAction) (Page[Item
 	return s.doItems(ctx, in, keep.Reprocess, s.cfg.Actor.ReprocessItem)
 }
 
+// shown returns the attempts that a request says, by item; nil: it says none.
+func (in ItemsRequest) shown() (map[string]int, error) {
+	if len(in.Attempts) == 0 {
+		return nil, nil
+	}
+	if len(in.Attempts) != len(in.IDs) {
+		return nil, problemOf(http.StatusUnprocessableEntity, KindAmbiguous,
+			fmt.Sprintf("there are %d attempts of %d items; say one of each, in the order of ids", len(in.Attempts), len(in.IDs)))
+	}
+	of := make(map[string]int, len(in.IDs))
+	for i, id := range in.IDs {
+		if attempt, twice := of[id]; twice && attempt != in.Attempts[i] {
+			return nil, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, fmt.Sprintf("%q is named twice, with two attempts", id))
+		}
+		of[id] = in.Attempts[i]
+	}
+	return of, nil
+}
+
 // doItems does something to each item that allows it, once, however often it is named: what an item becomes after the first time
 // would be changed by the second. All of them exist, or nothing is done.
 func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Action,
 	do func(context.Context, keep.WorkflowName, string, keep.Decision) error) (Page[ItemDone], error) {
+	shown, err := in.Body.shown()
+	if err != nil {
+		return Page[ItemDone]{}, err
+	}
 	var items []keep.Item
 	for _, id := range once(in.Body.IDs) {
 		it, err := s.cfg.Store.Item(ctx, in.Workflow, id)
@@ -419,8 +442,16 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 	}
 	results := make([]ItemDone, 0, len(items))
 	for _, it := range items {
+		attempt, isShown := shown[it.ID]
 		err := s.cfg.Actor.CanDoItem(it, action)
-		if err == nil && !in.Body.Preview {
+		switch {
+		case err != nil:
+		case isShown && attempt != it.Attempt:
+			err = &operator.ItemError{Item: it.ID, Status: it.Status, Action: action, Why: fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", it.Attempt, attempt)}
+		case in.Body.Preview:
+		case isShown && action == keep.Reprocess:
+			err = s.cfg.Actor.ReprocessAttempt(ctx, it.Workflow, it.ID, attempt, decision(ctx, action, in.Body.Note))
+		default:
 			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
 		}
 		if err != nil && !isRefusal(err) {

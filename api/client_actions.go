@@ -37,6 +37,9 @@ type ItemsRequest struct {
 	Note    string   `json:"note,omitempty" maxLength:"4000"`
 	Preview bool     `json:"preview,omitempty" doc:"only say what would be done"`
 	Confirm bool     `json:"confirm,omitempty" doc:"needed to reprocess, which sends again"`
+
+	// Attempts keep a request that is late, or repeated, from taking what an item became meanwhile.
+	Attempts []int `json:"attempts,omitempty" minItems:"1" maxItems:"1000" doc:"that were shown, one of each of ids: an item that is at another one is refused"`
 }
 
 // DoItems skips or reprocesses items, or undoes their skip: all of them exist, or nothing is
@@ -136,9 +139,13 @@ func (c *Client) ResolveKey(ctx context.Context, reference string, r Resolution)
 	return act[idempotency.View](ctx, c, r, "keys", reference, "resolve")
 }
 
-// ForgetKey gives a key free.
-func (c *Client) ForgetKey(ctx context.Context, reference string) (idempotency.View, error) {
-	return act[idempotency.View](ctx, c, nil, "keys", reference, "forget")
+// ForgetKey gives a key free; with seen only as View.Seen named it, else keep.ErrStale.
+func (c *Client) ForgetKey(ctx context.Context, reference, seen string) (idempotency.View, error) {
+	var body any
+	if seen != "" {
+		body = Forgetting{seen}
+	}
+	return act[idempotency.View](ctx, c, body, "keys", reference, "forget")
 }
 
 // AddToken makes a token of a secret that access.Make made.

@@ -35,6 +35,12 @@ type Resolution struct {
 	Status   int         `json:"status,omitempty" minimum:"200" maximum:"599" doc:"of the answer that retries get; 200 if it is left out"`
 	Header   http.Header `json:"header,omitempty" doc:"of that answer, such as its Content-Type"`
 	Body     string      `json:"body,omitempty" doc:"of that answer"`
+	Seen     string      `json:"seen,omitempty" doc:"of the key as it was shown: if it is another by now, nothing is done"`
+}
+
+// A Forgetting says which key is given free, as it was shown.
+type Forgetting struct {
+	Seen string `json:"seen,omitempty" doc:"of the key as it was shown: if it is another by now, nothing is done"`
 }
 
 // ownHost is the host of the requests of this API, in the records of their keys.
@@ -71,12 +77,21 @@ func (s *Server) idempotencyKeys() {
 		Body Resolution
 	}) (idempotency.View, error) {
 		id, _ := access.From(ctx)
-		res := idempotency.Resolution{Happened: in.Body.Happened, Status: in.Body.Status, Body: in.Body.Body, By: id.Name, Header: in.Body.Header}
+		res := idempotency.Resolution{Happened: in.Body.Happened, Status: in.Body.Status, Body: in.Body.Body, By: id.Name, Header: in.Body.Header, Seen: in.Body.Seen}
 		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Resolve(ctx, in.Reference, res, s.cfg.Clock()) })
 	})
-	post(s, "/keys/{key}/forget", "forget-key", "Release a key: the next request with it is executed", func(ctx context.Context, in *KeyPath) (idempotency.View, error) {
+	post(s, "/keys/{key}/forget", "forget-key", "Release a key: the next request with it is executed", func(ctx context.Context, in *struct {
+		KeyPath
+		Body *Forgetting
+	}) (idempotency.View, error) {
 		id, _ := access.From(ctx)
-		return ofKey(in.Reference, func() (idempotency.View, error) { return keys.Forget(ctx, in.Reference, id.Name, s.cfg.Clock()) })
+		var as Forgetting
+		if in.Body != nil {
+			as = *in.Body
+		}
+		return ofKey(in.Reference, func() (idempotency.View, error) {
+			return keys.ForgetSeen(ctx, in.Reference, id.Name, as.Seen, s.cfg.Clock())
+		})
 	})
 }
 

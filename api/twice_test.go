@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -40,6 +41,44 @@ func TestItemNamedTwice(t *testing.T) {
 	if it, err := w.store.Item(t.Context(), "invoices", "invoice:0"); err != nil || it.Attempt != fullItem.Attempt+1 {
 		t.Errorf("the item is at attempt %d, %v, want %d", it.Attempt, err, fullItem.Attempt+1)
 	}
+}
+
+// Who names the attempts that were shown to him decides about none that came after: neither when his request is late nor
+// when he repeats it.
+func TestItemIsAtAnotherAttempt(t *testing.T) {
+	w := newWorld(t, nil)
+	const path = api.Prefix + "/workflows/invoices/items/reprocess"
+	body := func(ids, attempts, how string) string {
+		return `{"ids":[` + ids + `],"attempts":[` + attempts + `],"` + how + `":true}`
+	}
+	w.ask("ann operator", "POST", path, body(`"invoice:0"`, "1", "preview")).want(t, 200, `"done":false`, "at attempt 2, and what was shown is attempt 1")
+	w.ask("ann operator", "POST", path, body(`"invoice:0"`, "1", "confirm")).want(t, 200, `"done":false`)
+	w.ask("ann operator", "POST", path, body(`"invoice:0","invoice:1"`, "2", "confirm")).want(t, 422, "1 attempts of 2 items")
+	w.ask("ann operator", "POST", path, body(`"invoice:0","invoice:0"`, "2,3", "confirm")).want(t, 422, "named twice")
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices/items/invoice:0", "").want(t, 200, `"attempt":2`)
+	w.ask("ann operator", "POST", path, body(`"invoice:0"`, "2", "confirm")).want(t, 200, `"done":true`)
+	w.ask("ann operator", "POST", path, body(`"invoice:0"`, "2", "confirm")).want(t, 200, `"done":false`)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices/items/invoice:0", "").want(t, 200, `"attempt":3`)
+}
+
+// Who says what he saw of a key frees that one, and no request that took the key after.
+func TestKeyAsItWasShown(t *testing.T) {
+	w := newWorld(t, nil)
+	pause := func() {
+		w.ask("ann operator", "POST", api.Prefix+"/workflows/invoices/pause", "", "Idempotency-Key", `"k1"`).want(t, 200, `"paused":true`)
+	}
+	pause()
+	one := decode[api.Page[idempotency.View]](t, w.ask("ann admin", "GET", api.Prefix+"/keys", "")).Items[0]
+	if one.Seen == "" {
+		t.Fatalf("nothing names what is shown: %+v", one)
+	}
+	path := api.Prefix + "/keys/" + one.Reference
+	w.ask("ann operator", "POST", path+"/forget", "").want(t, 200, `"state":"released"`)
+	pause() // another request with the same key
+	w.ask("ann operator", "POST", path+"/forget", `{"seen":"`+one.Seen+`"}`).want(t, 409, "not as it was shown")
+	now := decode[idempotency.View](t, w.ask("ann admin", "GET", path, ""))
+	w.ask("ann operator", "POST", path+"/resolve", `{"happened":true,"seen":"`+now.Seen+`"}`).want(t, 409, "not unknown")
+	w.ask("ann operator", "POST", path+"/forget", `{"seen":"`+now.Seen+`"}`).want(t, 200, `"state":"released"`)
 }
 
 // An event that is named twice is one event.

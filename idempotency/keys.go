@@ -40,7 +40,7 @@ type View struct {
 	CreatedAt   time.Time           `json:"created_at"`
 	UpdatedAt   time.Time           `json:"updated_at"`
 	ExpiresAt   *time.Time          `json:"expires_at"` // null: not before its outcome is known
-	Seen        string              `json:"-"`          // names the record as it is now, for Resolution and ForgetSeen
+	Seen        string              `json:"seen"`       // names the record as it is now, for Resolution and ForgetSeen
 }
 
 // MarshalJSON writes the times in UTC with milliseconds, as all of Keep does.
@@ -135,7 +135,7 @@ type Resolution struct {
 
 	// Seen is that of the View which the person saw: if the record is another by now, perhaps of another
 	// request with the key, Resolve refuses with keep.ErrStale. If empty, it is whatever there is.
-	Seen string `json:"-"`
+	Seen string `json:"seen,omitempty"`
 }
 
 // ErrNotUnknown is returned when a record is resolved whose outcome is not

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -63,8 +65,8 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 		return err
 	}
 	defer res.Body.Close()
-	if _, err := io.Copy(a.Out, res.Body); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+	if err := a.showAnswer(res.Body); err != nil {
+		return err
 	}
 	switch {
 	case res.StatusCode == http.StatusNotFound:
@@ -73,4 +75,20 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 		return exit.With(exit.Failed)
 	}
 	return nil
+}
+
+// showAnswer prints an answer as it comes, line by line; where a person reads it, without what could disturb a terminal.
+func (a *app) showAnswer(body io.Reader) error {
+	for in := bufio.NewReader(body); ; {
+		line, err := in.ReadString('\n')
+		if wrong := a.PrintText(line); wrong != nil {
+			return wrong
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+	}
 }

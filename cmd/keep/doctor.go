@@ -36,6 +36,10 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 			if err := a.doctor(cmd.Context(), servers); err != nil || !compact {
 				return err
 			}
+			// To compact must not make a database where there is none.
+			if err := a.withStore(cmd.Context(), database.ToRead, func(*config.Config, database.DB) error { return nil }); err != nil {
+				return err
+			}
 			// In the role of a host, so that no other process has the file.
 			return a.withStore(cmd.Context(), database.ToHost, func(_ *config.Config, db database.DB) error {
 				file, ok := db.(*sqlite.DB)

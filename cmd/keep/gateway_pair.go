@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
 	"github.com/keep-run/keep"
@@ -198,8 +199,7 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 		fmt.Fprintf(a.Err, "What is made is looked for by %s, which read by their names.\n", strings.Join(asked, ", "))
 	}
 	note := filepath.Join(cfg.Dir, "proofs", "pair-"+trial.Server.Name()+"."+url.PathEscape(trial.Tool.Name)+".txt")
-	before, err := a.brokenOff(note)
-	if err != nil {
+	if err := a.brokenOff(note); err != nil {
 		return err
 	}
 	if err := a.agree(cmd, trial.Server.Name(), []prove.Plan{plan}, f.yes); err != nil {
@@ -208,7 +208,7 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 	// From here on something may be made. If this process dies, the note says what, and no file claims anything.
 	line := fmt.Sprintf("%s: keep gateway pair calls %s.%s at most %d times. What that makes has %s- in place of {n}, and the mark prove-%s-. This proof did not end.\n",
 		a.Now().UTC().Format(time.RFC3339), trial.Server.Name(), terminal.Clean(trial.Tool.Name), trial.Calls, trial.Run, trial.Run)
-	if err := writeNote(note, before+line); err != nil {
+	if err := changeNote(note, func(text string) string { return text + line }); err != nil {
 		return err
 	}
 	stop := a.Animate(func() string { return "trying " + trial.Server.Name() + "." + terminal.Clean(trial.Tool.Name) })
@@ -220,31 +220,47 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 		return err
 	}
 	status := a.reportProof(cfg, r, filepath.Join(cfg.Dir, "proofs", trial.Server.Name()+"."+url.PathEscape(trial.Tool.Name)+".html"))
-	// Only the note of this proof goes; that of an earlier one stays until a person removes it.
-	if before != "" {
-		return errors.Join(status, writeNote(note, before))
-	}
-	return errors.Join(status, os.Remove(note))
+	// Only the line of this proof goes; that of an earlier one stays until a person removes it, and that of another one which
+	// runs beside it until that ends.
+	return errors.Join(status, changeNote(note, func(text string) string { return strings.Replace(text, line, "", 1) }))
 }
 
-// brokenOff returns the note of a proof that did not end, and shows it; empty: there is none.
-func (a *app) brokenOff(note string) (string, error) {
+// brokenOff shows the note of proofs that did not end, if there is one.
+func (a *app) brokenOff(note string) error {
 	text, err := os.ReadFile(note)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return nil
 	}
 	if len(text) > 0 {
-		fmt.Fprintf(a.Err, "%s A proof of before was broken off. Look for what it made, and then remove %s:\n%s\n", a.Ink.Yellow("keep:"), terminal.Short(note), terminal.Clean(string(text)))
+		fmt.Fprintf(a.Err, "%s A proof of before was broken off, or another one runs now. If none does, look for what it made, and then remove %s:\n%s\n",
+			a.Ink.Yellow("keep:"), terminal.Short(note), terminal.Clean(string(text)))
 	}
-	return string(text), err
+	return err
 }
 
-// writeNote writes what may be made, whole, before it is.
-func writeNote(name, text string) error {
+// changeNote changes what is said of what may be made, whole; without a text there is no note. Proofs of one tool share it, and
+// may run at once.
+func changeNote(name string, change func(string) string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return writeFile(project.File{Name: name, Text: text}, true)
+	one := flock.New(filepath.Join(filepath.Dir(name), ".pair.lock"))
+	if err := one.Lock(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, one.Unlock()) }()
+	text, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	now := change(string(text))
+	if now == "" {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return writeFile(project.File{Name: name, Text: now}, true)
 }
 
 // writeProof adds what was shown to the pairing, and says how it counts. The text is checked as keep.toml's reader

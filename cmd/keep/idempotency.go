@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -109,7 +110,7 @@ func describe(file string) (d description, err error) {
 	}{}
 	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&both); err != nil {
 		if strict := new(toml.StrictMissingError); errors.As(err, &strict) {
-			return d, fmt.Errorf("%s: %s", file, strict.String())
+			return d, fmt.Errorf("%s: %s", file, unknownKeys(strict))
 		}
 		return d, fmt.Errorf("%s: %w", file, err)
 	}
@@ -118,6 +119,17 @@ func describe(file string) (d description, err error) {
 	d.target.Restart, d.target.StoreDown, d.target.StoreUp = shell(d.Restart), shell(d.StoreDown), shell(d.StoreUp)
 	d.target.Lease = time.Duration(d.Lease)
 	return d, nil
+}
+
+// unknownKeys names the keys that are not known, with their lines. The library would show what stands around them, which may
+// be a token.
+func unknownKeys(err *toml.StrictMissingError) string {
+	var list []string
+	for _, e := range err.Errors {
+		line, _ := e.Position()
+		list = append(list, fmt.Sprintf("line %d: unknown key %q", line, strings.Join(e.Key(), ".")))
+	}
+	return strings.Join(list, "; ")
 }
 
 // shell returns a function that runs a command of the description; nil for none.

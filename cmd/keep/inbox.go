@@ -116,7 +116,7 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 				}
 				return a.answerAll(cmd.Context(), f, api.DecisionRequest{Action: keep.Action(args[0]), Note: note, Confirm: yes, Result: json.RawMessage(result), Limit: limit, Until: end})
 			}
-			return a.answer(cmd.Context(), args[0], api.DecisionRequest{
+			return a.answer(cmd, args[0], api.DecisionRequest{
 				Action: keep.Action(args[1]), Note: note, Confirm: yes, Result: json.RawMessage(result), Limit: limit, Until: end})
 		},
 	}
@@ -170,7 +170,8 @@ const maxNote = 4000
 // answer records a decision. If it is not confirmed and may send something again, nothing is
 // recorded, and it shows what would be sent. A question that was answered meanwhile is an
 // error: the first answer stands.
-func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) error {
+func (a *app) answer(cmd *cobra.Command, name string, d api.DecisionRequest) error {
+	ctx := cmd.Context()
 	switch {
 	case len(d.Note) > maxNote:
 		return exit.Misusef("--note has %d bytes, want at most %d", len(d.Note), maxNote)
@@ -189,7 +190,7 @@ func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) er
 		q, err := c.Decide(ctx, id, d)
 		// Which actions need it is decided by the API, so that pages and programs are asked for it too.
 		if p, ok := errors.AsType[*api.Problem](err); ok && p.Kind == api.KindConfirm {
-			return a.askConfirmation(ctx, c, id, d.Action)
+			return a.askConfirmation(cmd, c, id, d.Action)
 		}
 		if err != nil {
 			return err
@@ -204,7 +205,8 @@ func (a *app) answer(ctx context.Context, name string, d api.DecisionRequest) er
 
 // askConfirmation shows what an action may send again, and to whom. Nothing was changed, and the
 // status says that the command line lacks something: a script must not take it for an answer.
-func (a *app) askConfirmation(ctx context.Context, c *api.Client, id keep.EscalationID, action keep.Action) error {
+func (a *app) askConfirmation(cmd *cobra.Command, c *api.Client, id keep.EscalationID, action keep.Action) error {
+	ctx := cmd.Context()
 	q, err := c.Escalation(ctx, id)
 	if err != nil {
 		return err
@@ -225,6 +227,6 @@ func (a *app) askConfirmation(ctx context.Context, c *api.Client, id keep.Escala
 	if err := s.Print(a.Err, a.Ink); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "Nothing was changed. To confirm: keep inbox do %s %s --yes\n", id, action)
+	fmt.Fprintf(a.Err, "Nothing was changed. To confirm: %s\n", confirmation(cmd, []string{string(id), string(action)}, "--yes"))
 	return exit.With(exit.Misused)
 }

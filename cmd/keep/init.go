@@ -84,7 +84,7 @@ func (a *app) initProject(dir string) error {
 	}
 	next := "keep dev ."
 	if filepath.Clean(dir) != "." {
-		next = "cd " + dir + " && " + next
+		next = "cd " + terminal.Clean(shellWord(dir)) + " && " + next
 	}
 	fmt.Fprintf(a.Err, "Next: %s\n", next)
 	return nil

@@ -90,7 +90,7 @@ func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 		return err
 	}
 	if behind {
-		s.Add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, terminal.Clean(it.ID))
+		s.Add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, terminal.Clean(shellWord(it.ID)))
 	}
 	attempts := make(map[int][]string)
 	for _, m := range ms {

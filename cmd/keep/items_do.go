@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -47,6 +48,9 @@ type itemsDoer struct {
 	status string
 	yes    bool
 	note   string
+	asOf   string    // flag, of reprocess
+	before time.Time // what changed at or after it is left; zero: all is taken
+	begun  time.Time
 
 	planned, done, refused int
 }
@@ -84,6 +88,9 @@ func (d *itemsDoer) command(short, long string) *cobra.Command {
 	fs.StringVar(&d.status, "status", "", "all items in this `status`: "+strings.Join(statuses, ", "))
 	fs.BoolVar(&d.yes, "yes", false, "do it")
 	fs.StringVar(&d.note, "note", "", "why: `text` for the question that this answers")
+	if d.action == keep.Reprocess {
+		fs.StringVar(&d.asOf, "as-of", "", "leave what changed since this `time`, such as 2026-12-24T18:00:00.000Z: what this command did before, and was done since")
+	}
 	d.a.completeFlag(cmd, "status", fixed(statuses))
 	cmd.ValidArgsFunction = d.a.byPosition(workflowNames, itemIDs)
 	return cmd
@@ -109,6 +116,14 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 	if err := f.check(words(keep.ItemStatuses())); err != nil {
 		return err
 	}
+	if d.asOf != "" {
+		at, err := time.Parse(time.RFC3339, d.asOf)
+		if err != nil {
+			return exit.Misusef("--as-of is %q, want a time such as 2026-12-24T18:00:00.000Z", terminal.Clean(d.asOf))
+		}
+		d.before = at
+	}
+	d.begun = d.a.Now().UTC().Truncate(time.Millisecond) // as the times of items
 	return d.a.decide(ctx, func(c *api.Client) error {
 		// With --all a wrong name has no items, and would be taken for nothing to do.
 		if _, err := c.Workflow(ctx, w); err != nil {
@@ -122,23 +137,43 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 			}
 			return out.print(plans, last)
 		}); err != nil {
+			d.sayInterrupted()
 			return err
 		}
 		return d.summary()
 	})
 }
 
+// sayInterrupted says how to continue where a part is done: what was done again meanwhile would be taken once more.
+func (d *itemsDoer) sayInterrupted() {
+	if d.action == keep.Reprocess && d.yes && (d.all || d.status != "") {
+		fmt.Fprintf(d.a.Err, "Taken by then: %s, and perhaps some of the next. The same command with --as-of %s continues, and leaves what was done again since.\n",
+			terminal.Plural(d.done, "item"), d.shownAt())
+	}
+}
+
+// shownAt returns the time of which --as-of makes what was shown.
+func (d *itemsDoer) shownAt() string {
+	at := d.begun
+	if !d.before.IsZero() {
+		at = d.before
+	}
+	return at.Format(millis)
+}
+
 // each calls f with the items that were asked for, page by page: what is shown and what is done
 // needs no more memory than a page. The last call says so, and may have no items.
 func (d *itemsDoer) each(ctx context.Context, c *api.Client, w keep.WorkflowName, ids []string, f func([]api.Item, bool) error) error {
 	if len(ids) > 0 {
-		items := make([]api.Item, 0, len(ids))
+		items, seen := make([]api.Item, 0, len(ids)), make(map[string]bool, len(ids))
 		for _, id := range ids { // all of them exist, or nothing is done
 			it, err := c.Item(ctx, w, id)
 			if err != nil {
 				return err
 			}
-			items = append(items, it)
+			if !seen[it.ID] { // named twice it is meant once
+				seen[it.ID], items = true, append(items, it)
+			}
 		}
 		for len(items) > pageSize {
 			if err := f(items[:pageSize], false); err != nil {
@@ -164,39 +199,68 @@ func (d *itemsDoer) each(ctx context.Context, c *api.Client, w keep.WorkflowName
 // before, since they are those of the attempt that ends with it. Each item is refused or done
 // alone.
 func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName, items []api.Item) ([]itemPlan, error) {
-	if len(items) == 0 {
-		return nil, nil
-	}
 	plans := make([]itemPlan, 0, len(items))
-	ids := make([]string, 0, len(items))
-	for _, it := range items {
-		ms, err := mutationsOf(ctx, c, it, true)
+	in := api.ItemsRequest{Note: d.note, Preview: !d.yes, Confirm: d.yes}
+	var asked []int // of plans
+	for i, it := range items {
+		p, err := d.plan(ctx, c, it)
 		if err != nil {
 			return nil, err
 		}
-		current := slices.DeleteFunc(ms, func(m api.Mutation) bool { return *m.Attempt != it.Attempt })
-		plans = append(plans, itemPlan{Workflow: it.Workflow, ID: it.ID, Title: it.Title, Status: it.Status, Attempt: it.Attempt,
-			Action: d.action, Mutations: append([]api.Mutation{}, current...)})
-		ids = append(ids, it.ID)
-	}
-	// With Preview the host says what it would refuse, so that both ways have one judge.
-	results, err := c.DoItems(ctx, w, d.action, api.ItemsRequest{IDs: ids, Note: d.note, Preview: !d.yes, Confirm: d.yes})
-	if err != nil {
-		return nil, err
-	}
-	for i, res := range results {
-		switch p := &plans[i]; {
-		case !res.Done:
-			p.Outcome, p.Why = refused, res.Refused
-		case d.yes:
-			p.Outcome = done
-		default:
-			p.Outcome = planned
+		if plans = append(plans, p); p.Why != nil {
+			continue
 		}
-		d.count(plans[i].Outcome)
+		in.IDs, asked = append(in.IDs, it.ID), append(asked, i)
+		if d.action == keep.Reprocess && d.yes {
+			in.Attempts = append(in.Attempts, it.Attempt) // that which is shown, and no later one
+		}
+	}
+	if len(asked) > 0 {
+		// With Preview the host says what it would refuse, so that both ways have one judge.
+		results, err := c.DoItems(ctx, w, d.action, in)
+		if err != nil {
+			return nil, err
+		}
+		if len(results) != len(asked) {
+			return nil, fmt.Errorf("the host answered about %d items, and was asked about %d", len(results), len(asked))
+		}
+		for n, res := range results {
+			d.became(&plans[asked[n]], res)
+		}
+	}
+	for _, p := range plans {
+		d.count(p.Outcome)
 	}
 	return plans, nil
 }
+
+// plan returns what is wanted of an item; Why says that it changed since, and is left.
+func (d *itemsDoer) plan(ctx context.Context, c *api.Client, it api.Item) (itemPlan, error) {
+	ms, err := mutationsOf(ctx, c, it, true)
+	current := slices.DeleteFunc(ms, func(m api.Mutation) bool { return *m.Attempt != it.Attempt })
+	p := itemPlan{Workflow: it.Workflow, ID: it.ID, Title: it.Title, Status: it.Status, Attempt: it.Attempt,
+		Action: d.action, Mutations: append([]api.Mutation{}, current...)}
+	if at := time.Time(it.UpdatedAt); !d.before.IsZero() && !at.Before(d.before) {
+		why := "it changed since, at " + at.UTC().Format(millis)
+		p.Outcome, p.Why = refused, &why
+	}
+	return p, err
+}
+
+// became records what the host said of an item.
+func (d *itemsDoer) became(p *itemPlan, res api.ItemDone) {
+	switch {
+	case !res.Done:
+		p.Outcome, p.Why = refused, res.Refused
+	case d.yes:
+		p.Outcome = done
+	default:
+		p.Outcome = planned
+	}
+}
+
+// millis is how the API writes times.
+const millis = "2006-01-02T15:04:05.000Z07:00"
 
 // count is for the summary; a page is printed and forgotten.
 func (d *itemsDoer) count(outcome string) {
@@ -253,6 +317,8 @@ func (d *itemsDoer) summary() error {
 		what, did = "reprocess "+terminal.Plural(d.planned, "item"), "Will be done again when the job comes to it"
 	}
 	switch {
+	case d.planned > 0 && d.action == keep.Reprocess:
+		fmt.Fprintf(d.a.Err, "Nothing was changed. To %s, say --yes; with --as-of %s what changes meanwhile is left.\n", what, d.shownAt())
 	case d.planned > 0:
 		fmt.Fprintf(d.a.Err, "Nothing was changed. To %s, say --yes.\n", what)
 	case d.done > 0:

@@ -36,7 +36,7 @@ type keyring interface {
 	List(ctx context.Context, f key.Filter, p keep.Page) ([]idempotency.View, string, error)
 	Show(ctx context.Context, reference string) (idempotency.View, error)
 	Resolve(ctx context.Context, reference string, res idempotency.Resolution, now time.Time) (idempotency.View, error)
-	Forget(ctx context.Context, reference, by string, now time.Time) (idempotency.View, error)
+	ForgetSeen(ctx context.Context, reference, by, seen string, now time.Time) (idempotency.View, error)
 }
 
 // keysCmd is for who runs keep proxy, or a service with the middleware.
@@ -133,16 +133,16 @@ func (k keysOfAPI) Show(ctx context.Context, reference string) (idempotency.View
 // Resolve implements keyring. An answer goes along only with happened: the flag --status has a
 // default, also where there is none to record.
 func (k keysOfAPI) Resolve(ctx context.Context, reference string, res idempotency.Resolution, _ time.Time) (idempotency.View, error) {
-	in := api.Resolution{Happened: res.Happened}
+	in := api.Resolution{Happened: res.Happened, Seen: res.Seen}
 	if res.Happened {
 		in.Status, in.Body, in.Header = res.Status, res.Body, res.Header
 	}
 	return k.c.ResolveKey(ctx, reference, in)
 }
 
-// Forget implements keyring.
-func (k keysOfAPI) Forget(ctx context.Context, reference, _ string, _ time.Time) (idempotency.View, error) {
-	return k.c.ForgetKey(ctx, reference)
+// ForgetSeen implements keyring.
+func (k keysOfAPI) ForgetSeen(ctx context.Context, reference, _, seen string, _ time.Time) (idempotency.View, error) {
+	return k.c.ForgetKey(ctx, reference, seen)
 }
 
 // withKeyStore calls f with the records of the configured database, around a daemon. Postgres gets
@@ -272,12 +272,13 @@ did-not-happen releases its key: the next request with it is executed, which nee
 			if res.Header, err = headerOf(contentType, headers, res.Body); err != nil {
 				return err
 			}
-			return a.decideKey(cmd.Context(), args[0], yes || res.Happened, "resolve "+args[0]+" did-not-happen", func(keys keyring) (idempotency.View, error) {
+			return a.decideKey(cmd, args, yes || res.Happened, func(keys keyring) (idempotency.View, error) {
 				return keys.Resolve(cmd.Context(), args[0], res, a.Now())
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm did-not-happen, which lets the request be executed again")
+	cmd.Flags().StringVar(&res.Seen, "seen", "", seenUsage)
 	cmd.Flags().IntVar(&res.Status, "status", 200, "status `code` of the answer")
 	cmd.Flags().StringVar(&res.Body, "body", "", "body of the answer")
 	cmd.Flags().StringVar(&contentType, "content-type", "", "`type` of the body (default application/json if it is JSON)")
@@ -309,6 +310,7 @@ func headerOf(contentType string, lines []string, body string) (http.Header, err
 // refused: its request would be executed beside it.
 func (a *app) forgetKeyCmd() *cobra.Command {
 	var yes bool
+	var seen string
 	cmd := &cobra.Command{
 		Use:   "forget REF",
 		Short: "Release a key, with its answer: the next request with it is executed",
@@ -316,14 +318,18 @@ func (a *app) forgetKeyCmd() *cobra.Command {
 needs --yes: without it, forget shows which request that would be and changes nothing.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.decideKey(cmd.Context(), args[0], yes, "forget "+args[0], func(keys keyring) (idempotency.View, error) {
-				return keys.Forget(cmd.Context(), args[0], daemon.User(), a.Now())
+			return a.decideKey(cmd, args, yes, func(keys keyring) (idempotency.View, error) {
+				return keys.ForgetSeen(cmd.Context(), args[0], daemon.User(), seen, a.Now())
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "confirm: the request may be executed again")
+	cmd.Flags().StringVar(&seen, "seen", "", seenUsage)
 	return cmd
 }
+
+// seenUsage is of the flag by which a decision is about the request that was shown, and about no later one with its key.
+const seenUsage = "only if the key is as it was shown: the `seen` of --json, or of the command that confirms"
 
 // importKeysCmd takes keys over from another implementation. A key that is there already stays: so
 // an import may be repeated, and undoes nothing that was decided here since.
@@ -375,13 +381,14 @@ proxy's route needs too: caller = "header:X-User-Id".`,
 // decideKey records a decision about one key and shows what it is now. One that is not
 // confirmed changes nothing: it shows the request that could be executed again, and the
 // command that would confirm it.
-func (a *app) decideKey(ctx context.Context, ref string, confirmed bool, command string, decide func(keyring) (idempotency.View, error)) error {
+func (a *app) decideKey(cmd *cobra.Command, args []string, confirmed bool, decide func(keyring) (idempotency.View, error)) error {
+	ctx, ref := cmd.Context(), args[0]
 	if _, err := key.ParseID(ref); err != nil {
 		return exit.Misusef("%w", err)
 	}
 	// Opened to read alone, so that what is only shown cannot change anything.
 	if !confirmed {
-		return a.withKeys(ctx, database.ToRead, func(keys keyring) error { return a.askToFree(ctx, keys, ref, command) })
+		return a.withKeys(ctx, database.ToRead, func(keys keyring) error { return a.askToFree(cmd, keys, args) })
 	}
 	return a.withKeys(ctx, database.ToDecide, func(keys keyring) error {
 		v, err := decide(keys)
@@ -398,8 +405,8 @@ func (a *app) decideKey(ctx context.Context, ref string, confirmed bool, command
 
 // askToFree shows which request could be executed again if its key were free. Nothing was
 // changed.
-func (a *app) askToFree(ctx context.Context, keys keyring, ref, command string) error {
-	v, err := keys.Show(ctx, ref)
+func (a *app) askToFree(cmd *cobra.Command, keys keyring, args []string) error {
+	v, err := keys.Show(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -413,7 +420,11 @@ func (a *app) askToFree(ctx context.Context, keys keyring, ref, command string) 
 	if err := s.Print(a.Err, a.Ink); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Err, "Nothing was changed. To confirm: keep keys %s --yes\n", command)
+	more := []string{"--yes"}
+	if v.Seen != "" { // a proxy of before has no name for it
+		more = append(more, "--seen", v.Seen)
+	}
+	fmt.Fprintf(a.Err, "Nothing was changed. To confirm: %s\n", confirmation(cmd, args, more...))
 	return exit.With(exit.Misused)
 }
 

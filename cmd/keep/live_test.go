@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/pgtest"
 )
 
@@ -282,10 +284,15 @@ func TestLiveKeys(t *testing.T) {
 	if ref == "" {
 		t.Fatalf("no key is listed: %s", list)
 	}
+	_, shown := d.ask("GET", "/api/v1"+ref, "", token...)
+	var key idempotency.View
+	if err := json.Unmarshal([]byte(shown), &key); err != nil || key.Seen == "" {
+		t.Fatalf("%v: %s", err, shown)
+	}
 	events := d.stream("/api/v1/events", token...)
 	events.until(": keep")
 	form := append(token, "Content-Type", "application/x-www-form-urlencoded")
-	if res, text := d.ask("POST", ref, "action=forget&confirm=1", form...); res.StatusCode != 303 {
+	if res, text := d.ask("POST", ref, "action=forget&confirm=1&seen="+key.Seen, form...); res.StatusCode != 303 {
 		t.Fatalf("forget: %d %s", res.StatusCode, text)
 	}
 	events.until(`"kinds":["key"]`)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -72,7 +73,7 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 	}
 	cfg.Logger = a.log
 	cfg.Ready = func(clients, admin net.Addr) {
-		fmt.Fprintf(a.Err, "keep proxy: %s in front of %s\n", clients, cfg.Upstream)
+		fmt.Fprintf(a.Err, "keep proxy: %s in front of %s\n", clients, redacted(cfg.Upstream))
 		if admin != nil {
 			fmt.Fprintf(a.Err, "keep proxy: admin on http://%s\n", admin)
 		}
@@ -100,6 +101,15 @@ func (a *app) proxy(ctx context.Context, flags proxy.Config) (err error) {
 			Timeout: project.Notify.Timeout, Logger: a.log}).Run(told)
 	})
 	return p.Run(ctx)
+}
+
+// redacted returns a URL without a password that it may hold.
+func redacted(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "its upstream"
+	}
+	return u.Redacted()
 }
 
 // outliveHangups has SIGHUP logged until the function that it returns is called: it would end the process at once, and

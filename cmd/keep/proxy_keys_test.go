@@ -87,6 +87,9 @@ func TestKeysOfARunningProxy(t *testing.T) {
 			if status, _, said := keys("forget", ref); status != exit.Misused || !strings.Contains(said, "POST /act") || !strings.Contains(said, "keep keys forget "+ref+" --yes") {
 				t.Errorf("%s: forget that nobody confirmed: %d %s", name, status, said)
 			}
+			if status, _, said := keys("forget", ref, "--yes", "--seen", "1-1"); status != exit.Failed || !strings.Contains(said, "not as it was shown") {
+				t.Errorf("%s: forget of another request: %d %s", name, status, said)
+			}
 			ask(201, "found") // nothing was changed
 			if status, _, said := keys("forget", ref, "--yes"); status != 0 || !strings.Contains(said, "is released") {
 				t.Errorf("%s: forget: %d %s", name, status, said)

@@ -139,7 +139,7 @@ var allScripts = flag.Bool("all", false, "run every script on Postgres, too")
 // Without -all it is a sample of them: what the stores do alike is tested with the stores.
 func TestScriptsOnPostgres(t *testing.T) {
 	pgtest.SchemaURL(t) // or the test is skipped
-	aboutFiles := []string{"accounts_export", "database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
+	aboutFiles := []string{"accounts_export", "asides", "database", "db", "demo", "exit_codes", "second", "keys", "idempotency", "config", "names", "init", "help", "check", "server"}
 	aboutScripts := []string{"check_codes", "check_seams", "compare", "errors_json", "packs", "plan", "plan_grants", "renames", "renames_ask", "serve_path", "test", "test_first", "timeout_loop"}
 	testscript.Run(t, scripts(t, func(e *testscript.Env) {
 		e.Setenv("KEEP_DB", pgtest.SchemaURL(e.T().(testing.TB)))

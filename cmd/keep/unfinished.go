@@ -118,7 +118,7 @@ func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s project.Script
 			fmt.Fprintf(a.Err, "  %s  %s\n", terminal.Clean(it.ID), it.Status)
 		}
 		if it.Status != keep.ItemDone && it.Status != keep.ItemSkipped && len(left) < shown {
-			left = append(left, terminal.Clean(it.ID))
+			left = append(left, terminal.Clean(shellWord(it.ID)))
 		}
 	}
 	if len(items) > shown {

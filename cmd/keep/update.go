@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep/cmd/keep/internal/buildinfo"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
 // releases answers with the newest release.
@@ -63,7 +64,7 @@ type release struct {
 func (a *app) checkUpdate(ctx context.Context, from, have string) error {
 	r, err := newestRelease(ctx, from)
 	if err != nil {
-		return fmt.Errorf("ask %s for the newest release: %w", from, err)
+		return fmt.Errorf("ask %s for the newest release: %w", redacted(from), err)
 	}
 	r.Version = have
 	// Without a version of its own it can say only which one is there.
@@ -111,5 +112,5 @@ func newestRelease(ctx context.Context, from string) (release, error) {
 	if err := json.Unmarshal(body, &got); err != nil || !semver.IsValid(got.Tag) {
 		return release{}, fmt.Errorf("it answered without a version: %.100q", body)
 	}
-	return release{Newest: got.Tag, URL: got.URL}, nil
+	return release{Newest: got.Tag, URL: terminal.Clean(got.URL)}, nil
 }

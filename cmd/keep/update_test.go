@@ -17,6 +17,7 @@ func TestUpdate(t *testing.T) {
 		"/newest": {200, `{"tag_name": "v1.10.0", "html_url": "https://example.com/v1.10.0"}`},
 		"/down":   {503, "try later"},
 		"/html":   {200, "<html>"},
+		"/hidden": {200, `{"tag_name": "v1.10.0", "html_url": "https://example.com/\u009b2J\u202e"}`},
 		"/odd":    {200, `{"tag_name": "newest"}`},
 		"/long":   {200, `{"tag_name": "v1.10.0", "body": "` + strings.Repeat("x", releaseLimit) + `"}`},
 	}
@@ -31,6 +32,7 @@ func TestUpdate(t *testing.T) {
 		{"/newest", "v1.10.0", "This is v1.10.0, and the newest release is v1.10.0."},
 		{"/newest", "v1.11.0-rc.1", "This is v1.11.0-rc.1"},
 		{"/newest", "(devel)", "nothing was compared"},
+		{"/hidden", "v1.9.0", `https://example.com/\u009b2J\u202e`},
 		{"/down", "v1.9.0", "503"},
 		{"/html", "v1.9.0", "without a version"},
 		{"/odd", "v1.9.0", "without a version"},
@@ -42,7 +44,7 @@ func TestUpdate(t *testing.T) {
 		if err != nil {
 			said += err.Error()
 		}
-		if !strings.Contains(said, c.want) || (err == nil) != (c.path == "/newest") {
+		if !strings.Contains(said, c.want) || strings.ContainsAny(said, "\u009b\u202e") || (err == nil) != (c.path == "/newest" || c.path == "/hidden") {
 			t.Errorf("%s with %s: %q %v, want %q", c.path, c.have, said, err, c.want)
 		}
 	}

@@ -65,7 +65,7 @@ func (a *app) printWhy(w api.Why) error {
 		s.Add("input", "keep inputs show %s", id)
 	}
 	for _, e := range w.Events {
-		s.Add("event", "keep events show %s %s %s", w.Workflow, e.Topic, terminal.Clean(string(e.MessageID)))
+		s.Add("event", "keep events show %s %s %s", w.Workflow, e.Topic, terminal.Clean(shellWord(string(e.MessageID))))
 	}
 	for _, id := range w.Runs {
 		s.Add("run", "keep runs show %s", id)

@@ -28,8 +28,8 @@ import (
 //	GET  /metrics                          Prometheus text
 //	GET  /api/v1/keys                      ?state= &key= &caller= &limit= &cursor=
 //	GET  /api/v1/keys/{reference}
-//	POST /api/v1/keys/{reference}/resolve  {"happened", "status", "header", "body", "by"}
-//	POST /api/v1/keys/{reference}/forget   {"by"}
+//	POST /api/v1/keys/{reference}/resolve  {"happened", "status", "header", "body", "by", "seen"}
+//	POST /api/v1/keys/{reference}/forget   {"by", "seen"}
 //
 // A list is an array; Link says where the next page is. What is below /api/ needs
 // Authorization: Bearer with Config.AdminToken, and is refused if there is none.
@@ -170,12 +170,13 @@ func (a *admin) resolve(w http.ResponseWriter, r *http.Request) {
 
 func (a *admin) forget(w http.ResponseWriter, r *http.Request) {
 	var who struct {
-		By string `json:"by"`
+		By   string `json:"by"`
+		Seen string `json:"seen"`
 	}
 	if !read(w, r, &who) {
 		return
 	}
-	v, err := a.keys.Forget(r.Context(), r.PathValue("reference"), who.By, time.Now())
+	v, err := a.keys.ForgetSeen(r.Context(), r.PathValue("reference"), who.By, who.Seen, time.Now())
 	answer(w, v, err)
 }
 

@@ -79,8 +79,17 @@ func (c *AdminClient) Resolve(ctx context.Context, reference string, res idempot
 }
 
 // Forget gives a key free. The proxy's clock is taken, not now.
-func (c *AdminClient) Forget(ctx context.Context, reference, by string, _ time.Time) (idempotency.View, error) {
-	return c.one(ctx, http.MethodPost, reference, "/forget", map[string]string{"by": by})
+func (c *AdminClient) Forget(ctx context.Context, reference, by string, now time.Time) (idempotency.View, error) {
+	return c.ForgetSeen(ctx, reference, by, "", now)
+}
+
+// ForgetSeen is Forget of the key that the person saw, as View.Seen names it.
+func (c *AdminClient) ForgetSeen(ctx context.Context, reference, by, seen string, _ time.Time) (idempotency.View, error) {
+	in := map[string]string{"by": by}
+	if seen != "" {
+		in["seen"] = seen
+	}
+	return c.one(ctx, http.MethodPost, reference, "/forget", in)
 }
 
 // one asks about one record.

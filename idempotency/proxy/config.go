@@ -256,7 +256,7 @@ func (c Config) withDefaults() (Config, *url.URL, error) {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	upstream, err := url.Parse(c.Upstream)
 	if err != nil || upstream.Host == "" || upstream.Scheme != "http" && upstream.Scheme != "https" {
-		return c, nil, fmt.Errorf("proxy: upstream %q: want a URL such as \"http://127.0.0.1:8000\"", c.Upstream)
+		return c, nil, errors.New("proxy: upstream: want a URL such as \"http://127.0.0.1:8000\"") // what is there may hold a password
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return c, nil, errors.New("proxy: tls_cert and tls_key belong together")

@@ -25,6 +25,8 @@ type binder struct {
 	warnings []Problem
 	missing  []Problem // secrets that are not there
 
+	budgetNames map[string]bool // of all tables of budgets, those with mistakes too
+
 	libraries map[string]string // hashes of the packs and pairings that were read, by file
 }
 

@@ -145,7 +145,7 @@ func Load(o Options) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &binder{file: cmp.Or(cfg.File, Name), libraries: make(map[string]string)}
+	b := &binder{file: cmp.Or(cfg.File, Name), libraries: make(map[string]string), budgetNames: make(map[string]bool)}
 	root, syntax := parse(text)
 	if syntax != nil {
 		syntax.File = cfg.File
@@ -154,6 +154,9 @@ func Load(o Options) (*Config, error) {
 	env := newEnvironment(o.Environ)
 	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), marks: make(map[string]string), named: make(map[string]*Named), sealed: o.Sealed}
 	overlayAll(env, root)
+	for name := range root.table()["budgets"].table() {
+		b.budgetNames[name] = true
+	}
 	b.expand(v, root, "")
 	t := defaults()
 	b.bind(reflect.ValueOf(&t).Elem(), root, "")

@@ -253,6 +253,11 @@ func (b *binder) settings(name, at string, n *node, v *vault, text string, k kin
 			c.Accounts, accounts = liveAccounts{v, ""}, []string{c.Account}
 		}
 	case *mcpConnection:
+		for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+			if accountReference().MatchString(c.Headers[name]) { // which would be sent as it is written
+				b.addf(n.table()["headers"].table()[name], dotted(at+".headers", name), "a server of MCP takes no ${account:NAME} in a header; write account = \"NAME\"")
+			}
+		}
 		if b.mcpAccount(n, at, c.Account, c.Place) {
 			c.Accounts, accounts = liveAccounts{v, c.URL}, []string{c.Account}
 		}

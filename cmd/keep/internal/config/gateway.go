@@ -269,6 +269,9 @@ func (b *binder) spends(budgets []Budget, budget, tool string, n *node, at strin
 		return
 	}
 	i := slices.IndexFunc(budgets, func(x Budget) bool { return x.Name == budget })
+	if i < 0 && b.budgetNames[budget] { // what is wrong with it is said there
+		return
+	}
 	if i < 0 {
 		b.addf(n.table()["budget"], at+".budget", "there is no [budgets.%s]", budget)
 		return

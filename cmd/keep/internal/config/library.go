@@ -81,6 +81,10 @@ func readAll[T any](l library, dir string, read func(dir, name string) (T, []Pro
 	var out []T
 	var problems []Problem
 	for _, name := range names {
+		if !libraryName().MatchString(name) { // nothing can name it, and so it is not looked for
+			problems = append(problems, Problem{File: l.dir + "/" + name + ".toml", Message: "has a name that nothing can name: use a-z, 0-9 and -, or put the file elsewhere"})
+			continue
+		}
 		p, ps, err := read(dir, name)
 		if err != nil {
 			return nil, err

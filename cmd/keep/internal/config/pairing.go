@@ -81,10 +81,15 @@ func (p *Pairing) parse() []Problem {
 		b.addf(nil, "version", "version and title are required")
 	}
 	p.Version, p.Title, p.Docs, p.Tools, p.tools = t.Version, t.Title, t.Docs, t.Tools, root.table()["tools"].table()
+	said := make(map[string]string, len(t.Tools)) // by what scripts say
 	for _, name := range slices.Sorted(maps.Keys(t.Tools)) {
 		if t.Tools[name].Tool != "" {
 			b.addf(p.tools[name].table()["tool"], dotted("tools", name)+".tool", "a pairing names tools as their server does")
 		}
+		if other, taken := said[sayable(name)]; taken {
+			b.addf(p.tools[name], dotted("tools", name), "scripts would call it %s, as they call %q: take one of the two out", sayable(name), other)
+		}
+		said[sayable(name)] = name
 	}
 	if len(b.problems) > 0 {
 		return b.problems

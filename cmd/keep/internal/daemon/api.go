@@ -58,30 +58,35 @@ func executors(db database.DB, inGo func() []string) view.Executors {
 	return view.Alone(inGo)
 }
 
-// maxTold bounds the unknown keys that are told (law: bounded): the newest.
-const maxTold = 1000
-
-// UnknownKeys returns how targets are notified of unknown keys: with the object that
-// keep keys --json prints. It is nil if there is no store.
+// UnknownKeys returns how targets are notified of unknown keys, of the newest idempotency.MaxUnknown (law: bounded): with
+// the object that keep keys --json prints. It is nil if there is no store.
 func UnknownKeys(s idempotency.Store) func(context.Context) ([]notify.Key, error) {
 	if s == nil {
 		return nil
 	}
-	return func(ctx context.Context) ([]notify.Key, error) {
-		views, _, err := idempotency.NewKeys(s).List(ctx, key.Filter{State: key.Unknown}, keep.Page{Limit: maxTold})
-		var list []notify.Key
-		for _, v := range views {
-			k := notify.Key{ID: v.Reference, At: v.UpdatedAt}
-			if v.UnknownFrom != nil {
-				k.At = *v.UnknownFrom
-			}
-			k.ID += "." + strconv.FormatInt(k.At.UnixMilli(), 10) // a later doubt is another one
-			if k.Data, err = json.Marshal(v); err != nil {
+	keys := idempotency.NewKeys(s)
+	return func(ctx context.Context) (list []notify.Key, err error) {
+		for p := (keep.Page{Limit: 1000}); len(list) < idempotency.MaxUnknown; {
+			views, next, err := keys.List(ctx, key.Filter{State: key.Unknown}, p)
+			if err != nil {
 				return nil, err
 			}
-			list = append(list, k)
+			for _, v := range views {
+				k := notify.Key{ID: v.Reference, At: v.UpdatedAt}
+				if v.UnknownFrom != nil {
+					k.At = *v.UnknownFrom
+				}
+				k.ID += "." + strconv.FormatInt(k.At.UnixMilli(), 10) // a later doubt is another one
+				if k.Data, err = json.Marshal(v); err != nil {
+					return nil, err
+				}
+				list = append(list, k)
+			}
+			if p.After = next; next == "" {
+				break
+			}
 		}
-		return list, err
+		return list, nil
 	}
 }
 

@@ -63,8 +63,11 @@ func FromEnv(getenv func(string) string) (*Exporter, error) {
 	if path != "" {
 		u = u.JoinPath(path)
 	}
-	return &Exporter{url: u.String(), headers: headers, client: http.Client{Timeout: timeout}}, nil
+	return &Exporter{url: u.String(), headers: headers, client: http.Client{Timeout: timeout, CheckRedirect: stay}}, nil
 }
+
+// stay follows no redirect: the headers may be a key of the collector, and the place that it names another's.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // parseHeaders reads "name=value,name=value"; values are percent-encoded.
 func parseHeaders(list string) (http.Header, error) {

@@ -152,3 +152,22 @@ func TestFromEnv(t *testing.T) {
 		}
 	}
 }
+
+// What goes with the spans is for the collector alone, also if that names another place.
+func TestNoRedirect(t *testing.T) {
+	var elsewhere http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { elsewhere = r.Header }))
+	defer other.Close()
+	srv := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer srv.Close()
+	e, err := otlp.FromEnv(env("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL, "OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.ExportSpans(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("export: %v, want the status that the collector answered", err)
+	}
+	if elsewhere != nil {
+		t.Errorf("another server got %v", elsewhere)
+	}
+}

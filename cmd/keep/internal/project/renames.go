@@ -53,7 +53,7 @@ func (e *RenameError) problems() []terminal.Problem {
 }
 
 // Continue gives scripts that say which workflow they were the name by which the database
-// knows it. It returns an error if the database knows both names, or if grants or budgets of cfg are
+// knows it. It returns an error if the database knows both names, or if grants, budgets or retention of cfg are
 // about the other one alone.
 func Continue(ctx context.Context, db host.Names, cfg *config.Config, scripts []Script) error {
 	for i := range scripts {
@@ -75,7 +75,7 @@ func Continue(ctx context.Context, db host.Names, cfg *config.Config, scripts []
 	return nil
 }
 
-// ruled returns the tables of grants and budgets that are about a workflow by its new name alone.
+// ruled returns the tables of grants, budgets and retention that are about a workflow by its new name alone.
 func ruled(cfg *config.Config, fresh, first keep.WorkflowName) (out []rename.Doubt) {
 	add := func(table string) {
 		out = append(out, rename.Doubt{Kind: rename.Ruled, Gone: string(first), Fresh: string(fresh), Table: table})
@@ -89,10 +89,16 @@ func ruled(cfg *config.Config, fresh, first keep.WorkflowName) (out []rename.Dou
 			add(fmt.Sprintf("[budgets.%s]", b.Name))
 		}
 	}
+	kept := cfg.Retention.Workflows
+	if _, isNew := kept[fresh]; isNew {
+		if _, isFirst := kept[first]; !isFirst {
+			add("[retention.workflows]")
+		}
+	}
 	return out
 }
 
-// Ruled returns a *RenameError if grants or budgets of cfg are about a workflow of a database by a name that it got later,
+// Ruled returns a *RenameError if grants, budgets or retention of cfg are about a workflow of a database by a name that it got later,
 // and not by its first one, by which they are held. What another workflow is called first is about that one.
 func Ruled(ctx context.Context, db host.Names, cfg *config.Config) error {
 	current, err := db.Current(ctx)

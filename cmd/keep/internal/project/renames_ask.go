@@ -25,15 +25,14 @@ const (
 // AskRenames asks a person about each doubt, and reports whether all were answered. What
 // is answered counts for this time, in the scripts and connections that it is given.
 func (e *RenameError) AskRenames(in io.Reader, out io.Writer, scripts []Script, conns []connector.Connection) bool {
-	lines := bufio.NewScanner(in)
 	for _, d := range e.Doubts {
 		if d.Kind == rename.Both || d.Kind == rename.Ruled {
 			return false
 		}
 		fmt.Fprintf(out, "%s\nIs %s the same as %s? [same/new/stop] ", terminal.Clean(d.Error()), terminal.Clean(d.Fresh), terminal.Clean(d.Gone))
 		answer := Unanswered
-		if lines.Scan() {
-			answer = map[string]Answer{"same": Same, "new": Another}[strings.TrimSpace(lines.Text())]
+		if line, err := readLine(in); err == nil {
+			answer = map[string]Answer{"same": Same, "new": Another}[strings.TrimSpace(line)]
 		}
 		if answer == Unanswered {
 			return false
@@ -42,6 +41,26 @@ func (e *RenameError) AskRenames(in io.Reader, out io.Writer, scripts []Script, 
 		fmt.Fprintf(out, "To be asked no more, %s.\n", terminal.Clean(d.Fix()))
 	}
 	return true
+}
+
+// maxLine bounds an answer, in bytes (law: bounded).
+const maxLine = 4 << 10
+
+// readLine returns the next line, and takes nothing of what comes after it: that may be the answer to what is asked later.
+func readLine(in io.Reader) (string, error) {
+	var line []byte
+	for one := make([]byte, 1); len(line) < maxLine; {
+		n, err := in.Read(one)
+		switch {
+		case n > 0 && one[0] == '\n', err == io.EOF && len(line) > 0:
+			return string(line), nil
+		case n > 0:
+			line = append(line, one[0])
+		case err != nil:
+			return "", err
+		}
+	}
+	return "", bufio.ErrTooLong
 }
 
 // apply makes an answer part of the project.

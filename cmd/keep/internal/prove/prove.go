@@ -105,12 +105,13 @@ type prover struct {
 	mu    sync.Mutex // protects calls
 	calls int
 
-	faults []string
-	repeat string
-	keyed  bool // shown: a repeat has no second effect
-	unsure bool // nothing shows what a repeat did
-	blind  bool // the lookup is wrong or too slow
-	fatal  bool // no further call makes sense
+	faults  []string
+	repeat  string
+	keyed   bool // shown: a repeat has no second effect
+	unsure  bool // nothing shows what a repeat did
+	toCount bool // keyed holds only if the count at the end says so
+	blind   bool // the lookup is wrong or too slow
+	fatal   bool // no further call makes sense
 }
 
 // Try tries one tool of a connection and returns what was found out. Wait is how long an
@@ -196,6 +197,12 @@ func (t *prover) send(ctx context.Context, tr *trial) (json.RawMessage, error) {
 func (t *prover) first(ctx context.Context, tr *trial) {
 	t.trials = append(t.trials, tr)
 	tr.result, tr.err = t.send(ctx, tr)
+}
+
+// passes reports whether a refusal says nothing of the call itself, as that there were too many.
+func passes(err error) bool {
+	f, ok := errors.AsType[*keep.Failure](err)
+	return ok && f.Class == keep.ClassTransient
 }
 
 // refused reports whether an error says that nothing was done.

@@ -68,16 +68,17 @@ func (t *prover) again(ctx context.Context) {
 	case err != nil:
 		t.repeat = fmt.Sprintf("refused: %v", err)
 		t.keyed = t.spec.Level == keep.LevelClaim // what it used up is gone; the end counts
+		t.toCount = t.keyed
 	case !same:
 		t.repeat = "answered with another result: " + cut(repeat)
-		t.keyed = counts // then the end decides
+		t.keyed, t.toCount = counts, counts // then the end decides
 	case t.spec.Sets:
 		t.repeat, t.keyed = "answered as the call was", true
-	case refused(other.err):
+	case refused(other.err) && !passes(other.err):
 		t.repeat, t.keyed = "answered as the call was, and a call under another key was refused", true
 	case other.err != nil || bytes.Equal(canonical(other.result), canonical(t.one.result)):
 		t.repeat = "answered as the call was; so is a call under another key, so the answer shows nothing"
-		t.keyed, t.unsure = counts, !counts
+		t.keyed, t.unsure, t.toCount = counts, !counts, counts
 	default:
 		t.repeat, t.keyed = "answered as the call was, and a call under another key was not", true
 	}
@@ -246,7 +247,11 @@ func (t *prover) seen(ctx context.Context, tr *trial) (n int, detail string, err
 // may take to show.
 func (t *prover) count(ctx context.Context) {
 	c, ok := t.plan.Tool.(connector.Counter)
-	if !ok || t.spec.Level == keep.LevelNone || t.blind {
+	if !ok || t.spec.Level == keep.LevelNone {
+		return
+	}
+	if t.blind {
+		t.undecided()
 		return
 	}
 	pause(ctx, t.settle())
@@ -264,8 +269,18 @@ func (t *prover) count(ctx context.Context) {
 			t.keyed = false
 		}
 	}
+	if t.one != nil && t.one.shown < 0 {
+		t.undecided()
+	}
 	if t.one != nil && t.one.shown >= 0 && t.repeat != "" {
 		t.repeat += fmt.Sprintf("; the lookup then showed %d of its effects", t.one.shown)
+	}
+}
+
+// undecided takes back what only the count at the end would have decided.
+func (t *prover) undecided() {
+	if t.toCount {
+		t.keyed, t.unsure = false, true
 	}
 }
 

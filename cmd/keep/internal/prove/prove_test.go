@@ -1,0 +1,76 @@
+package prove_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/cmd/keep/internal/prove"
+	"github.com/keep-run/keep/connector"
+)
+
+// A keyless service makes a new thing of every call, whatever its key.
+type keyless struct {
+	mu      sync.Mutex
+	calls   int
+	refuses int                             // the call that is refused as one of too many; zero: none
+	answer  func(n int) string              // to the n-th call
+	count   func(made int) (n int, e error) // nil: it cannot count
+}
+
+func (*keyless) Spec() connector.Spec {
+	return connector.Spec{Name: "send", Effect: connector.Mutate, Level: keep.LevelKey, Identity: []string{"to"}}
+}
+
+func (*keyless) Target(json.RawMessage) string { return "x" }
+
+func (k *keyless) Mutate(context.Context, keep.Mutation) (connector.Receipt, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.calls++; k.calls == k.refuses {
+		return connector.Receipt{}, keep.Failf(keep.ClassTransient, "rate-limited", "too many")
+	}
+	return connector.Receipt{Result: json.RawMessage(k.answer(k.calls))}, nil
+}
+
+func (k *keyless) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	r, err := k.Mutate(ctx, m)
+	return connector.Answer{Verdict: connector.Happened, Receipt: r}, err
+}
+
+// A counting service shows how often a call had its effect.
+type counting struct{ *keyless }
+
+func (c counting) Count(context.Context, keep.Mutation) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count(c.calls)
+}
+
+// What was not shown is not believed: neither since a call was refused that came too soon, nor since the effects
+// that were to decide could not be counted.
+func TestKeyIsNotBelieved(t *testing.T) {
+	ok := func(int) string { return `{"ok":true}` }
+	other := func(n int) string { return fmt.Sprintf(`{"id":%d}`, n) }
+	for name, tool := range map[string]connector.Mutator{
+		"refused for a moment": &keyless{refuses: 4, answer: ok},
+		"not counted at the end": counting{&keyless{answer: other, count: func(made int) (int, error) {
+			if made < 8 {
+				return min(made, 1), nil
+			}
+			return 0, fmt.Errorf("the lookup is down")
+		}}},
+		"never seen": counting{&keyless{answer: other, count: func(int) (int, error) { return 0, nil }}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := prove.Try(t.Context(), "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, 1)
+			if got.Grade == keep.LevelKey || strings.Contains(strings.Join(got.Advice, " "), "deduplicates = true") {
+				t.Errorf("it is believed to honour keys: %+v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+)
+
+// What is said of an item is of that one, also where another was named twice, and each is taken once.
+func TestItemsThatAreNamedTwice(t *testing.T) {
+	p, _ := newPlaces(t)
+	out := p.must(0, "items", "reprocess", "remind", "a", "a", "..", "--yes", "--json")
+	var plans []struct{ ID, Outcome string }
+	if err := json.Unmarshal([]byte(out), &plans); err != nil || len(plans) != 2 || plans[0].ID != "a" || plans[1].ID != ".." || plans[0].Outcome != done || plans[1].Outcome != done {
+		t.Errorf("reprocess says %+v, %v: %s", plans, err, out)
+	}
+}
+
+// Who repeats a command that ended before it was through says as of when, and gets what was done since not once more.
+func TestItemsAsTheyWere(t *testing.T) {
+	_, p := newPlaces(t)
+	p.between = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if r.Method == http.MethodPost {
+			http.Error(w, "no", http.StatusTeapot)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}
+	since := p.now.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	if o := p.keep("items", "reprocess", "remind", "--all", "--yes"); o.Status == 0 || !strings.Contains(o.Talk, "--as-of "+since+" continues") {
+		t.Errorf("ended early: %+v", o)
+	}
+	p.between = nil
+	if o := p.keep("items", "reprocess", "remind", "a", "--yes", "--as-of", "2020-01-01T00:00:00Z"); o.Status != exit.Failed || !strings.Contains(o.Out, "it changed since, at ") {
+		t.Errorf("what changed since: %+v", o)
+	}
+	if out := p.must(0, "items", "show", "remind", "a", "--json"); !strings.Contains(out, `"attempt": 1`) {
+		t.Errorf("the item after it: %s", out)
+	}
+	if o := p.keep("items", "reprocess", "remind", "a", "--as-of", "yesterday"); o.Status != exit.Misused {
+		t.Errorf("a time that is none: %+v", o)
+	}
+	if o := p.keep("items", "reprocess", "remind", "a", "--as-of", since); o.Status != 0 || !strings.Contains(o.Talk, "with --as-of "+since) {
+		t.Errorf("preview: %+v", o)
+	}
+	p.must(0, "items", "reprocess", "remind", "a", "--yes", "--as-of", since)
+	if out := p.must(0, "items", "show", "remind", "a", "--json"); !strings.Contains(out, `"attempt": 2`) {
+		t.Errorf("the item after all: %s", out)
+	}
+}
+
+// A command that confirms has what was said to the one that asked, and is about the key that was shown.
+func TestConfirmationSaysAll(t *testing.T) {
+	p, _ := newPlaces(t)
+	var question string
+	for _, q := range decodeAll[struct {
+		ID       string
+		Workflow string
+		Kind     string
+	}](t, p.must(0, "inbox", "--json")) {
+		if q.Kind == "unknown_outcome" {
+			question = q.ID
+		}
+	}
+	o := p.keep("inbox", "do", question, "did-not-happen", "--note", "I'm sure; $HOME", "--config", filepath.Join(p.dir, "keep.toml"))
+	want := "keep inbox do " + question + " did-not-happen --yes --config DIR/keep.toml --note " + `'I'\''m sure; $HOME'` + "\n"
+	if o.Status != exit.Misused || !strings.Contains(o.Talk, want) {
+		t.Errorf("inbox do says %q, want %q", o.Talk, want)
+	}
+	var ref string
+	for _, k := range decodeAll[struct{ Reference, State string }](t, p.must(0, "keys", "--json")) {
+		if k.State == "done" {
+			ref = k.Reference
+		}
+	}
+	if o = p.keep("keys", "forget", ref); o.Status != exit.Misused {
+		t.Fatalf("forget: %+v", o)
+	}
+	_, command, _ := strings.Cut(o.Talk, "To confirm: keep ")
+	again := strings.Fields(command)
+	wrong := append([]string{}, again...)
+	wrong[len(wrong)-1] = "1-1"
+	if o = p.keep(wrong...); o.Status != exit.Failed || !strings.Contains(o.Talk, "not as it was shown") {
+		t.Errorf("%q: %+v", wrong, o)
+	}
+	p.must(0, again...)
+}
+
+// decodeAll returns a list of JSON, whole or in a page.
+func decodeAll[T any](t *testing.T, text string) (list []T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return list
+}
