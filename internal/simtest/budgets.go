@@ -122,7 +122,7 @@ func (w *world) isSwept(key keep.MutationKey) bool {
 // allowedBeside reports whether a person allowed this very call, with what it counts.
 func (w *world) allowedBeside(m keep.Mutation, s keep.Spent) bool {
 	var want []string
-	for _, tool := range append([]keep.ToolName{m.Tool}, m.SentAs().Was...) {
+	for _, tool := range allNames(m.Tool) { // it may have had another one when the person answered
 		want = append(want, ledger.Hash(fmt.Appendf(nil, "%s:%s:%s:%s:%d", m.Key, m.PayloadHash, m.PinHash, tool, s.Amount)))
 	}
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})

@@ -100,6 +100,17 @@ func plainTool(name keep.ToolName) string {
 	return strings.TrimSuffix(tool, otherName)
 }
 
+// allNames returns the names that a mutate tool has in turn.
+func allNames(name keep.ToolName) (all []keep.ToolName) {
+	for n := range 4 {
+		s := settings{renamed: n%2 == 1, retools: n > 1}
+		conn, _ := s.connection()
+		tool, _ := s.tool(plainTool(name))
+		all = append(all, keep.ToolName(conn+"."+tool))
+	}
+	return all
+}
+
 // otherJob is the other name of the one job of a workflow.
 const otherJob = "chase"
 
