@@ -338,7 +338,7 @@ var keysBreaks = []Break{
 	{"lists-together-have-no-bound", "bounded", "gateway/list.go",
 		`all, left = append(all, list...), left-size`, `all = append(all, list...)`, "./gateway -run TestListsTogetherAreBounded"},
 	{"server-writes-lines-of-its-own", "explained", "connector/mcp/frame.go",
-		`return oneLine(e.Message)`, `return e.Message`, "./connector/mcp -run TestErrorsAreOneLine"},
+		`return keep.OneLine(e.Message)`, `return e.Message`, "./connector/mcp -run TestErrorsAreOneLine"},
 	{"page-of-a-server-has-a-command", "no-ambient-power", "host/account/oauth/discover.go",
 		`!plainAddress().MatchString(address)`, `!plainAddress().MatchString(address) && false`, "./host/account/oauth -run TestDiscover$"},
 	{"server-says-a-secret-again", "no-ambient-power", "connector/mcp/inbound.go",
