@@ -96,12 +96,17 @@ func (w *world) watchSender(m keep.Mutation, move keep.Move) {
 	w.mu.Unlock()
 	if before && w.onWord[m.Key] && w.userOf[was] != w.userOf[now] {
 		w.saw("user: sent as another one")
-		text, _ := json.Marshal(as)
-		if !w.approvedAs(m, ":"+string(text)) {
+		if !w.agreed(m, agreement(m, asUser(m))) {
 			w.broken("bound-to-its-world", "%s was in doubt as user %d, and is recorded to be sent as user %d without a word", m.Key, w.userOf[was], w.userOf[now])
 		}
 	}
 	w.onWord[m.Key], w.sentAs[m.Key] = false, as[theSecret]
+}
+
+// asUser is what a question about sending as another user adds to what it is about.
+func asUser(m keep.Mutation) string {
+	text, _ := json.Marshal(m.SentAs().As) // texts always encode
+	return ":" + string(text)
 }
 
 // sameUser reports what the truth about a question is: whether two secrets are of the same user.

@@ -136,15 +136,21 @@ func (w *world) hadBegun(r keep.Run) bool {
 }
 
 // approved reports whether a person agreed to this very call.
-func (w *world) approved(m keep.Mutation) bool { return w.approvedAs(m, "") }
+func (w *world) approved(m keep.Mutation) bool {
+	return w.agreed(m, agreement(m, ""), agreement(m, asUser(m)))
+}
 
-// approvedAs is approved for a call with something more that its question was about.
-func (w *world) approvedAs(m keep.Mutation, more string) bool {
-	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash + more))
+// agreed reports whether a person agreed to one of these.
+func (w *world) agreed(m keep.Mutation, wants ...string) bool {
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	return err == nil && slices.ContainsFunc(qs, func(q keep.Escalation) bool {
-		return q.Kind == keep.AskApproval && q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve
+		return q.Kind == keep.AskApproval && slices.Contains(wants, q.PayloadHash) && q.Decision != nil && q.Decision.Action == keep.Approve
 	})
+}
+
+// agreement is what a question about a call is about, with something more of it.
+func agreement(m keep.Mutation, more string) string {
+	return ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash + more))
 }
 
 // covered reports whether a person agreed to the call for the version that is current, and
@@ -155,11 +161,11 @@ func (w *world) covered(m keep.Mutation, moves []keep.Move) bool {
 	}
 	flow, err := w.store.Workflow(context.Background(), m.Workflow)
 	w.must("read the workflow of a call", err)
-	want := ledger.Hash([]byte(string(m.Key) + ":" + m.PayloadHash + ":" + m.PinHash))
+	wants := []string{agreement(m, ""), agreement(m, asUser(m))}
 	qs, _, err := w.store.Escalations(context.Background(), keep.EscalationFilter{Workflow: m.Workflow}, keep.Page{Limit: keep.MaxPage})
 	w.must("read questions", err)
 	return slices.ContainsFunc(qs, func(q keep.Escalation) bool {
-		return q.PayloadHash == want && q.Decision != nil && q.Decision.Action == keep.Approve && q.Approval.Version == flow.Version && moves[0].At.Before(q.ExpiresAt)
+		return slices.Contains(wants, q.PayloadHash) && q.Decision != nil && q.Decision.Action == keep.Approve && q.Approval.Version == flow.Version && moves[0].At.Before(q.ExpiresAt)
 	})
 }
 
