@@ -84,9 +84,15 @@ func newOverlay(base Base, bare time.Duration) *overlay {
 }
 
 // Commit implements store.Committer. An event that the base has and is finished or
-// reserved stays as it is, so publishing it again changes nothing.
+// reserved stays as it is, so publishing it again changes nothing. A value that the base has of a checkpoint
+// stays as it was read.
 func (o *overlay) Commit(ctx context.Context, c keep.Commit) error {
 	for i := 0; o.base != nil && i < len(c.Changes); i++ {
+		if v, ok := c.Changes[i].(keep.IfKV); ok && !o.owns(v.Producer, v.Key) {
+			c.Changes = slices.Delete(slices.Clone(c.Changes), i, i+1)
+			i--
+			continue
+		}
 		p, ok := c.Changes[i].(keep.Publish)
 		if !ok {
 			continue
@@ -154,10 +160,17 @@ func count(of map[keep.RunID]bool) (n int) {
 	return n
 }
 
+// owns reports whether what there is of a key of a checkpoint is in memory, and not in the base.
+func (o *overlay) owns(producer keep.HandlerName, key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.base == nil || o.kv[kvKey{producer, key}] || o.kv[kvKey{producer, ""}]
+}
+
 // KV implements store.Checkpoints.
 func (o *overlay) KV(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName, key string) ([]byte, error) {
+	own := o.owns(producer, key)
 	o.mu.Lock()
-	own := o.base == nil || o.kv[kvKey{producer, key}] || o.kv[kvKey{producer, ""}]
 	seen := o.seen
 	if o.sizing || strings.HasPrefix(string(producer), string(keep.PaidAnswers(""))) {
 		seen = nil
