@@ -287,11 +287,13 @@ func TestGatewayPairKeepsWhatIsWrittenMeanwhile(t *testing.T) {
 			if before != "" {
 				write(before)
 			}
+			s.mu.Lock()
 			s.onMake = func(n int) {
 				if n == 1 {
 					write(before + other)
 				}
 			}
+			s.mu.Unlock()
 			out, status := pairAt(t, dir, "shelf.create_note", "--params", pairParams, "--yes")
 			text, err := os.ReadFile(filepath.Join(dir, "pairings", "shelf.toml"))
 			if err != nil || status != exit.Done || !strings.Contains(string(text), before+other) || !strings.Contains(string(text), "[tools.create_note]") {
