@@ -183,7 +183,7 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 		if r.PostForm.Get("confirm") == "" {
 			return "/item/confirm" + itemQuery(w, id) + "&" + url.Values{"note": {d.Note}}.Encode(), "", nil
 		}
-		// The second press is for the attempt that its page shows: a page of before does nothing once more.
+		// The second press is for the attempt that its page shows: a stale page does nothing a second time.
 		attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
 		if err != nil {
 			return "", "", refusef("what is done again is shown first")

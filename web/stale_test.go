@@ -55,7 +55,7 @@ func TestReprocessIsOfTheAttemptThatWasShown(t *testing.T) {
 	}
 }
 
-// A page of before resumes no workflow that somebody paused since for another reason, and takes nobody's note away.
+// A stale page resumes no workflow that was paused again since for another reason, and overwrites no note.
 func TestPauseIsOfWhatWasShown(t *testing.T) {
 	db := memory.New()
 	now := keepNow()

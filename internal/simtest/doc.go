@@ -42,7 +42,7 @@
 //
 // In a third of the worlds of large seeds whose configuration is not edited the connection has a secret, which people replace between
 // any two steps, by one of the same user of the service or of another one, who sees nothing of what the first did and does not know
-// his keys. No call that was in doubt is sent again as another user without a word.
+// their keys. No call that was in doubt is sent again as another user without a word.
 //
 // In worlds of which none of this is true, one in six of those of large seeds, calls of a tool say what is to be: none is sent again
 // over a later one of its identity that may have happened, unless a person said so, and none is recorded while

@@ -376,16 +376,22 @@ func snapshot(t *testing.T, db *memory.Store) string {
 	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v", runs, events, mutations, handlers)
 }
 
+// firstRun returns the first run of the producer.
+func (w *world) firstRun(t *testing.T) keep.Run {
+	t.Helper()
+	runs, _, err := w.db.Runs(t.Context(), keep.RunFilter{Workflow: "orders", Handler: "poll"}, keep.Page{Limit: 10})
+	if err != nil || len(runs) == 0 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	return runs[len(runs)-1]
+}
+
 // A plan of a run has its reads in place of live ones; what the run did not read is said.
 func TestAt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.live(t)
-	runs, _, err := w.db.Runs(t.Context(), keep.RunFilter{Workflow: "orders", Handler: "poll"}, keep.Page{Limit: 10})
-	if err != nil || len(runs) == 0 {
-		t.Fatalf("%d runs, %v", len(runs), err)
-	}
-	run := runs[len(runs)-1]
+	run := w.firstRun(t)
 	seen, _, err := view.Trace(t.Context(), w.db, run.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -412,11 +418,7 @@ func TestAt_has_no_checkpoint_of_today(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.live(t)
-	runs, _, err := w.db.Runs(t.Context(), keep.RunFilter{Workflow: "orders", Handler: "poll"}, keep.Page{Limit: 10})
-	if err != nil || len(runs) == 0 {
-		t.Fatalf("%d runs, %v", len(runs), err)
-	}
-	run := runs[len(runs)-1]
+	run := w.firstRun(t)
 	for name, change := range map[string]func(*trace.Trace){
 		"not read": func(seen *trace.Trace) {
 			seen.Entries = slices.DeleteFunc(seen.Entries, trace.Entry.ReadsCheckpoint)

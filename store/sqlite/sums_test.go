@@ -13,14 +13,21 @@ import (
 	"github.com/keep-run/keep/testkit/storetest"
 )
 
+// newLoaded returns a database with the workflow of a load.
+func newLoaded(t *testing.T) (*sqlite.DB, *storetest.Load) {
+	t.Helper()
+	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
+	must(t, db.Open(t.Context()))
+	t.Cleanup(func() { db.Close() })
+	l := newLoad(0)
+	must(t, db.Commit(t.Context(), l.Deploy()))
+	return db, l
+}
+
 // Check finds a sum that is less than its calls count: more would be spent than the budget has.
 func TestSumTooSmall(t *testing.T) {
 	t.Parallel()
-	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
-	must(t, db.Open(t.Context()))
-	defer db.Close()
-	l := newLoad(0)
-	must(t, db.Commit(t.Context(), l.Deploy()))
+	db, l := newLoaded(t)
 	s := storetest.SpendingLoad{Load: l, Per: 24 * time.Hour}
 	must(t, s.Run(t.Context(), db))
 	must(t, db.Do(t.Context(), storetest.CopySpent(200, time.Millisecond)))
@@ -40,11 +47,7 @@ func TestSumTooSmall(t *testing.T) {
 // Check adds up windows of budgets in a time that does not grow with the square of their calls.
 func TestCheckOfManyCalls(t *testing.T) {
 	t.Parallel()
-	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
-	must(t, db.Open(t.Context()))
-	defer db.Close()
-	l := newLoad(0)
-	must(t, db.Commit(t.Context(), l.Deploy()))
+	db, l := newLoaded(t)
 	must(t, storetest.SpendingLoad{Load: l, Per: 24 * time.Hour}.Run(t.Context(), db))
 	must(t, db.Do(t.Context(), storetest.CopySpent(10_000, time.Millisecond)))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -59,11 +62,7 @@ func TestCheckOfManyCalls(t *testing.T) {
 // Check finds a count that is kept beside the rows, and is another one.
 func TestTallyIsChecked(t *testing.T) {
 	t.Parallel()
-	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
-	must(t, db.Open(t.Context()))
-	defer db.Close()
-	l := newLoad(0)
-	must(t, db.Commit(t.Context(), l.Deploy()))
+	db, l := newLoaded(t)
 	must(t, l.Run(t.Context(), db))
 	for _, change := range []string{`UPDATE tally SET rows = rows + 1`, `UPDATE tally SET rows = 0`, `DELETE FROM tally`} {
 		clean(t, db)
