@@ -159,8 +159,9 @@ func newBubbleWorld(t testing.TB) *world {
 
 // newFileWorld returns a world whose database is a real file.
 func newFileWorld(t testing.TB) *world {
+	path := filepath.Join(t.TempDir(), "keep.db") // first: its directory goes after the world has looked at it
 	w := newWorld(t)
-	w.mem, w.path = nil, filepath.Join(t.TempDir(), "keep.db")
+	w.mem, w.path = nil, path
 	return w
 }
 
@@ -257,6 +258,9 @@ func (w *world) close() {
 	}
 	w.check()
 	if db, ok := w.db.(*sqlite.DB); ok {
+		if _, err := os.Stat(w.path); err != nil {
+			w.t.Errorf("the file went before the world: %v", err)
+		}
 		if err := db.Close(); err != nil {
 			w.t.Errorf("close database: %v", err)
 		}
