@@ -46,9 +46,12 @@ func TestIdempotencyIsImportableAlone(t *testing.T) {
 }
 
 // allowedBeside reports whether a package of ours may come with others: the nouns,
-// what stores are moved by, and what is about keys.
+// what stores are moved by, sockets, and what is about keys.
 func allowedBeside(packages []string, pkg string) bool {
-	return pkg == "" || strings.HasPrefix(pkg, "/law/") || pkg == "/store/transfer" || pkg == "/internal/room" || strings.HasPrefix(pkg, "/store/internal/") || pkg == "/idempotency" || strings.HasPrefix(pkg, "/idempotency/") || slices.Contains(packages, pkg)
+	if slices.Contains(packages, pkg) || slices.Contains([]string{"", "/idempotency", "/store/transfer", "/internal/room", "/internal/socket"}, pkg) {
+		return true
+	}
+	return strings.HasPrefix(pkg, "/law/") || strings.HasPrefix(pkg, "/store/internal/") || strings.HasPrefix(pkg, "/idempotency/")
 }
 
 // forbidden says what is wrong with a dependency; "" if nothing is.

@@ -61,7 +61,7 @@ func (e Env) findDaemon(ctx context.Context, cfg *config.Config) *runningDaemon 
 	switch {
 	case err != nil || info.Mode()&fs.ModeSocket == 0:
 		return nil
-	case info.Mode().Perm()&0o077 != 0: // not as listenSocket makes them
+	case info.Mode().Perm()&0o077 != 0: // not as socket.Listen makes them
 		fmt.Fprintf(e.Err, "%s %s is not used: others can open it too (mode %#o, want 0600).\n", e.Ink.Yellow("keep:"), terminal.Short(socket), info.Mode().Perm())
 		return nil
 	}

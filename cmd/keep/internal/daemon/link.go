@@ -20,6 +20,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/gateway"
+	"github.com/keep-run/keep/internal/socket"
 )
 
 // One process works on a file. A gateway that comes second hands the messages of its agent to the first, by
@@ -253,7 +254,7 @@ func (e Env) serveSocket(ctx context.Context, cfg *config.Config, h *hub, yield 
 	if path == "" || database.IsPostgres(cfg.DB) {
 		return func() {}
 	}
-	l, err := listenSocket(ctx, path)
+	l, err := socket.Listen(ctx, path)
 	if err != nil {
 		e.Log.WarnContext(ctx, "there is no socket: no other gateway can share the database; server.socket of keep.toml names another place", "path", path, "err", err)
 		return func() {}

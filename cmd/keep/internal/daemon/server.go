@@ -6,13 +6,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +33,7 @@ import (
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/regular"
+	"github.com/keep-run/keep/internal/socket"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store"
@@ -286,45 +285,11 @@ func (s *Server) openSocket(ctx context.Context, cfg *config.Config) {
 		return
 	}
 	var err error
-	if s.local, err = listenSocket(ctx, path); err != nil {
+	if s.local, err = socket.Listen(ctx, path); err != nil { // the process has the host's lock, so one that lies there is a dead one's
 		s.env.Log.WarnContext(ctx, "there is no socket: commands open the database themselves; server.socket of keep.toml names another place",
 			"path", path, "err", err)
 	}
 }
-
-// listenSocket binds a socket that nobody else can open, also not while it is
-// made. The process has the host's lock, so one that lies there is a dead one's. Anything else
-// stays as it is: it may be the database.
-func listenSocket(ctx context.Context, path string) (net.Listener, error) {
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket == 0 {
-		return nil, fmt.Errorf("%s is no socket, and is not replaced by one", path)
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), ".keep-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	made := filepath.Join(dir, "s")
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", made)
-	if err != nil {
-		return nil, err
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return &socket{l, path}, nil
-}
-
-// A socket takes its file away when it is closed.
-type socket struct {
-	net.Listener
-	path string
-}
-
-// Close closes the socket and removes its file.
-func (s *socket) Close() error { return errors.Join(s.Listener.Close(), os.Remove(s.path)) }
 
 // Run serves until ctx is done. It returns what went wrong before that.
 func (s *Server) Run(ctx context.Context) error {
