@@ -59,8 +59,9 @@ type request struct {
 	params   json.RawMessage // canonical
 	identity json.RawMessage // canonical
 	meta     json.RawMessage // as the agent gave it; nil: none
-	ids      []string        // the names that the call may have, today's first
-	id       string          // the one by which it is known
+	intent   string
+	ids      []string // the names that the call may have, today's first
+	id       string   // the one by which it is known
 	rule     Rule
 
 	ctx context.Context // of the request: what comes before the call is sent ends with it
@@ -68,7 +69,7 @@ type request struct {
 
 // newRequest returns the request for a call, or why it cannot be made.
 func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMessage, intent string) (request, *mcp.RPCError) {
-	r := request{agent: agent, tool: tool, rule: g.rule(tool)}
+	r := request{agent: agent, tool: tool, rule: g.rule(tool), intent: intent}
 	if len(args) == 0 || string(args) == "null" {
 		args = json.RawMessage("{}")
 	}
@@ -150,12 +151,16 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return a, true, g.caller.RecoverRun(ctx, last.Run, g.cfg.Alone)
 	case verdict == repeat.Answer:
 		return g.answered(ctx, r, last)
+	case verdict != repeat.Again:
+		if a, again, err := g.begins(ctx, r, seen); err != nil || again || a.result != nil {
+			return a, again, err
+		}
 	}
 	if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
 		a.unsent = r.ctx.Err() != nil
 		return a, false, nil
 	}
-	d := engine.DirectCall{Lane: keep.KeyLane(engine.DirectHandler, r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
+	d := engine.DirectCall{Lane: laneOf(r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
 	if verdict == repeat.Again {
 		d.Prev = last.Run
 	}

@@ -46,3 +46,62 @@ func TestRenamedServer(t *testing.T) {
 		}
 	}
 }
+
+// The identity of a tool changes while nobody knows what became of a call of it: an equal call is the same one, and one with an intent
+// of its own is another. Law: bound-to-its-world.
+func TestIdentityChangesInDoubt(t *testing.T) {
+	for action, n := range map[keep.Action]int{keep.Happened: 1, keep.DidNotHappen: 2} {
+		t.Run(string(action), func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+			dying := s
+			dying.KillAt = engine.Answered
+			if r, ok := start(t, dying).create("x"); ok {
+				t.Fatalf("it was to die: %s", r.raw)
+			}
+			rule := paired()["notes.create"]
+			rule.Identity = []string{"title"}
+			s.Rules = map[keep.ToolName]gateway.Rule{"notes.create": rule}
+			d := open(t, s, nil)
+			d.want("the same call", d.make("x"), "indeterminate", 1)
+			d.want("again", d.make("x"), "indeterminate", 1)
+			d.decide(keep.AskUnknownOutcome, action)
+			if action == keep.DidNotHappen { // it is not sent as it was
+				d.want("a person is asked", d.make("x"), "failed", 1, "waits for a person")
+				d.decide(keep.AskApproval, keep.Approve)
+			}
+			d.want("a person knows", d.make("x"), "applied", n)
+			d.want("again", d.make("x"), "applied", n)
+			d.want("one that is meant", must(d.ask(8, "tools/call", intended("x"))), "applied", n+1)
+			d.ping()
+			d.want("after it was delivered", d.make("x"), "applied", n+2)
+		})
+	}
+}
+
+// intended returns the params of createParams with an intent.
+func intended(title string) string {
+	return strings.TrimSuffix(createParams(title), "}") + `,"_meta":{"keep/intent":"two"}}`
+}
+
+// A server of another name that does not say was, and an equal call of one that is gone of which nobody knows what became: it may be the
+// same server, so nothing is sent until somebody says. Law: bound-to-its-world.
+func TestRenamedServerSaysNothing(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a"}
+	dying := s
+	dying.KillAt = engine.Answered
+	if r, ok := start(t, dying).create("x"); ok {
+		t.Fatalf("it was to die: %s", r.raw)
+	}
+	d := open(t, s, func(c *gateway.Config) { c.Servers[0].Name = "pad" })
+	pad := func(params string) reply {
+		t.Helper()
+		return must(d.ask(7, "tools/call", strings.Replace(params, "notes__", "pad__", 1)))
+	}
+	d.want("an equal call", pad(createParams("x")), "", 1, "notes.create", `was = \"notes\"`, "Nothing was sent")
+	d.want("another one", pad(createParams("y")), "applied", 1)
+	d.want("one that is meant", pad(intended("x")), "applied", 2)
+	d.decide(keep.AskUnknownOutcome, keep.Happened)
+	d.want("once a person said what became of the first", pad(createParams("x")), "applied", 3)
+}
