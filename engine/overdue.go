@@ -206,7 +206,7 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 	ctx = connector.SendAs(ctx, as)
 	m = a.lastSent(t, m)
 	if t.spec.Level == keep.LevelKey {
-		if t.spec.Sets {
+		if t.spec.Sets || a.name == DirectWorkflow { // another process may ask at the same moment
 			within, cancel, recorded, not := a.toSendAgain(ctx, t, m)
 			defer cancel()
 			if ctx, m = within, recorded; not != nil {

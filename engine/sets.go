@@ -69,22 +69,26 @@ func (x *execution) checkSetting(ctx context.Context, call *takenCall, c ledger.
 	return nil, f
 }
 
-// toSendAgain records that m, which is in doubt, is about to be sent again by a tool that sets something, and returns it as it is then on
-// disk but for that, with a context that ends when it may not be sent any more. Or it returns why it is not sent.
+// toSendAgain records that m, which is in doubt, is about to be sent again, by a tool that sets something or while another process may
+// look for the call, and returns it as it is then on disk but for that, with a context that ends when it may not be sent any more. Or it returns why it is not sent.
 func (a *actor) toSendAgain(ctx context.Context, t *tool, m keep.Mutation) (within context.Context, cancel func(), recorded keep.Mutation, not *ledger.Fact) {
 	e, limit := a.e, a.e.policy.Reconcile.Inline
 	unsure := func(why string) *ledger.Fact {
 		return &ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ledger.NotAsked + "; " + why}
 	}
-	moves, err := e.store.History(ctx, m.Key)
-	if err != nil {
-		return ctx, func() {}, m, unsure(err.Error())
-	}
 	s := settingOf(t, m.Key, m.Tool, m.Identity, m.PayloadHash)
-	s.Since, _ = ledger.LastAttempt(moves)
+	var holds []keep.Change
+	if t.spec.Sets {
+		moves, err := e.store.History(ctx, m.Key)
+		if err != nil {
+			return ctx, func() {}, m, unsure(err.Error())
+		}
+		s.Since, _ = ledger.LastAttempt(moves)
+		holds = append(holds, s)
+	}
 	within, cancel = withTime(ctx, limit, &keep.TimeoutError{Op: "asking " + string(t.name), After: limit}) // it begins before what is recorded
 	now := e.Now()
-	err = a.commit(ctx, now, s, keep.PutMutation{Mutation: ledger.SendAgain(m, now.Add(limit+overtime), now)})
+	err := a.commit(ctx, now, append(holds, keep.PutMutation{Mutation: ledger.SendAgain(m, now.Add(limit+overtime), now)})...)
 	if err == nil {
 		m.Rev++
 		return within, cancel, m, nil

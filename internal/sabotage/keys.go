@@ -275,6 +275,8 @@ var keysBreaks = []Break{
 		`tool != r.tool && (ownName`, `(ownName`, "./gateway -run TestIdentityChangesInDoubt"},
 	{"renamed-server-begins-beside-a-doubt", "bound-to-its-world", "gateway/renamed.go",
 		`g.server(tool.Connection()) != nil) {`, `true) {`, "./gateway -run TestRenamedServerSaysNothing"},
+	{"gateway-sends-again-unrecorded", "doubt-is-not-failure", "engine/overdue.go",
+		`if t.spec.Sets || a.name == DirectWorkflow {`, `if t.spec.Sets {`, "./engine -run TestTwoGatewaysDifferInAKey"},
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
 	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
