@@ -142,14 +142,25 @@ type Resolution struct {
 // unknown, or was decided by somebody else meanwhile.
 var ErrNotUnknown = errors.New("the outcome is not unknown")
 
+// ErrInvalid is returned when what is asked for cannot be: a reference that is none, nobody who says so.
+var ErrInvalid = errors.New("it cannot be asked like that")
+
+// An invalidError says why an error is ErrInvalid.
+type invalidError string
+
+func (e invalidError) Error() string { return string(e) }
+
+// Is reports whether the target is ErrInvalid.
+func (e invalidError) Is(target error) bool { return target == ErrInvalid }
+
 // Resolve records what a person knows. It refuses records that are not unknown
 // with ErrNotUnknown: nobody decides twice.
 func (k *Keys) Resolve(ctx context.Context, reference string, res Resolution, now time.Time) (View, error) {
 	if res.By == "" {
-		return View{}, errors.New("resolve: who says so is required")
+		return View{}, invalidError("resolve: who says so is required")
 	}
 	if res.Happened && res.Status != 0 && (res.Status < 200 || res.Status > 599) {
-		return View{}, fmt.Errorf("resolve: %d is not the status of an answer", res.Status)
+		return View{}, invalidError(fmt.Sprintf("resolve: %d is not the status of an answer", res.Status))
 	}
 	e := key.Fact{Evidence: key.Absent, By: "person: " + res.By}
 	if res.Happened {
@@ -168,7 +179,7 @@ func (k *Keys) Forget(ctx context.Context, reference, by string, now time.Time) 
 // ForgetSeen is Forget of the record that the person saw, as View.Seen names it; of another it is keep.ErrStale.
 func (k *Keys) ForgetSeen(ctx context.Context, reference, by, seen string, now time.Time) (View, error) {
 	if by == "" {
-		return View{}, errors.New("forget: who says so is required")
+		return View{}, invalidError("forget: who says so is required")
 	}
 	return k.move(ctx, reference, key.Fact{Evidence: key.Forgotten, By: "person: " + by}, seen, now)
 }
@@ -206,7 +217,7 @@ func (k *Keys) move(ctx context.Context, reference string, e key.Fact, saw strin
 func (k *Keys) find(ctx context.Context, reference string) (key.Record, error) {
 	id, err := key.ParseID(reference)
 	if err != nil {
-		return key.Record{}, err
+		return key.Record{}, invalidError(err.Error())
 	}
 	r, err := k.store.Read(ctx, id)
 	if err == nil && r.Rev == 0 {

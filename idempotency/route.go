@@ -114,8 +114,12 @@ func (rt *route) isAbout(r *http.Request) bool {
 
 // reached returns an error if no request comes to rt past the routes before it: who wrote it believes that it guards.
 func (rt *route) reached(before []*route) error {
-	for _, r := range rt.samples(before) {
-		if rt.takes(r) && !slices.ContainsFunc(before, func(b *route) bool { return b.takes(r) }) {
+	own := slices.DeleteFunc(rt.samples(before), func(r *http.Request) bool { return !rt.takes(r) })
+	if len(own) == 0 {
+		return fmt.Errorf("idempotency: route %s: no request comes to it: its path matches none with one of its methods (%s)", rt.name, strings.Join(rt.Methods, ", "))
+	}
+	for _, r := range own {
+		if !slices.ContainsFunc(before, func(b *route) bool { return b.takes(r) }) {
 			return nil
 		}
 	}

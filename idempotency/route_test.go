@@ -88,6 +88,9 @@ func TestUnreachableRules(t *testing.T) {
 		{[]idempotency.Rule{{Path: "POST /a"}, {Path: "/a"}}, ""},
 		{[]idempotency.Rule{{Path: "/a"}, {Path: "POST /a"}}, "POST /a"},
 		{[]idempotency.Rule{{Path: "DELETE /a"}}, "DELETE /a"},
+		{[]idempotency.Rule{{Path: "POST /a", Methods: del}}, "POST /a"},
+		{[]idempotency.Rule{{Path: "/"}, {Path: "/a"}}, "/a"},
+		{[]idempotency.Rule{{Path: "/{x...}"}, {Path: "POST /a"}}, "POST /a"},
 		{[]idempotency.Rule{{}, {}}, "default"},
 	} {
 		_, err := idempotency.New(store, idempotency.Config{Rules: test.rules})
@@ -98,8 +101,8 @@ func TestUnreachableRules(t *testing.T) {
 			t.Errorf("%+v: %v, want it to name %q", test.rules, err, test.bad)
 		}
 	}
-	_, err := idempotency.New(store, idempotency.Config{Rules: []idempotency.Rule{{Path: "a"}, {Path: "/c", Wait: -1}, {Path: "/b"}, {Path: "/b"}}})
-	for _, want := range []string{"route a: path", "negative", "route /b: no request"} {
+	_, err := idempotency.New(store, idempotency.Config{Rules: []idempotency.Rule{{Path: "a"}, {Path: "/c", Wait: -1}, {Path: "/b"}, {Path: "/b"}, {Path: "GET /d"}}})
+	for _, want := range []string{"route a: path", "negative", "route /b: no request comes to it: the routes before it", "route GET /d: no request comes to it: its path matches none"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("New = %v, want it to say %q, too", err, want)
 		}

@@ -205,8 +205,10 @@ func statusOfError(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, idempotency.ErrNotUnknown), errors.Is(err, keep.ErrStale):
 		return http.StatusConflict
+	case errors.Is(err, idempotency.ErrInvalid), errors.Is(err, keep.ErrBadCursor):
+		return http.StatusBadRequest
 	}
-	return http.StatusBadRequest
+	return http.StatusInternalServerError
 }
 
 func reply(w http.ResponseWriter, v any) {

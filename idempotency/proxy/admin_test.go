@@ -229,6 +229,51 @@ func TestNotReadyOnAFullDisk(t *testing.T) {
 	}
 }
 
+// brokenStore cannot be read.
+type brokenStore struct{ memory.Keys }
+
+func (*brokenStore) Read(context.Context, key.ID) (key.Record, error) {
+	return key.Record{}, keep.ErrClosed
+}
+
+func (*brokenStore) List(context.Context, key.Filter, keep.Page) ([]key.Record, string, error) {
+	return nil, "", keep.ErrClosed
+}
+
+// That the store fails is no mistake of who asks.
+func TestAdminWhoseStoreFails(t *testing.T) {
+	t.Parallel()
+	broken, whole := new(brokenStore), new(memory.Keys)
+	of := key.NewID("", "", "k").String()
+	for _, test := range []struct {
+		store              idempotency.Store
+		method, path, body string
+		code               int
+	}{
+		{broken, "GET", "", "", 500},
+		{broken, "GET", "/" + of, "", 500},
+		{broken, "POST", "/" + of + "/forget", `{"by": "ada"}`, 500},
+		{broken, "POST", "/" + of + "/resolve", `{"by": "ada", "happened": false}`, 500},
+		{broken, "GET", "?limit=x", "", 400},
+		{broken, "GET", "/key_x", "", 400},
+		{broken, "POST", "/" + of + "/forget", `{}`, 400},
+		{broken, "POST", "/" + of + "/resolve", `{"happened": false}`, 400},
+		{broken, "POST", "/" + of + "/resolve", `{"by": "ada", "happened": true, "status": 7}`, 400},
+		{whole, "GET", "?cursor=x", "", 400},
+		{whole, "GET", "/" + of, "", 404},
+	} {
+		p, err := proxy.New(test.store, proxy.Config{Upstream: "http://127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		p.OwnerAdmin().ServeHTTP(w, httptest.NewRequest(test.method, "/api/v1/keys"+test.path, strings.NewReader(test.body)))
+		if w.Code != test.code {
+			t.Errorf("%s %s %s: %d %s, want %d", test.method, test.path, test.body, w.Code, w.Body, test.code)
+		}
+	}
+}
+
 // Who leaves out whether a request happened does not say that it may be executed again.
 func TestResolveSaysWhetherItHappened(t *testing.T) {
 	t.Parallel()
