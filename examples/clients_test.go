@@ -43,6 +43,8 @@ func TestClients(t *testing.T) {
 			}
 			clientActsOnce(t, command, "authorization")
 			clientActsOnce(t, command, "none") // what it asks about has a state, and no answer
+			clientIsRefused(t, command, "", "429 busy")
+			clientIsRefused(t, command, "lost", "the outcome is unknown")
 		})
 	}
 }
@@ -83,5 +85,26 @@ func clientActsOnce(t *testing.T, command []string, caller string) {
 	}
 	if n := acts.Load(); n != 1 {
 		t.Errorf("it acted %d times, want once", n)
+	}
+}
+
+// clientIsRefused runs a client each of whose tries is refused, but perhaps the third, whose answer is lost: only then it may have been
+// executed.
+func clientIsRefused(t *testing.T, command []string, third, want string) {
+	t.Helper()
+	var requests atomic.Int64
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 3 && third == "lost" {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Retry-After", "0")
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, "busy")
+	}))
+	defer up.Close()
+	up.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], up.URL, "order-7", "{}")...).CombinedOutput()
+	if got := strings.TrimSpace(string(out)); !strings.Contains(got, want) || (err == nil) != (third == "") {
+		t.Errorf("each try was refused, %q: the client says %q, %v; want %q", third, got, err, want)
 	}
 }

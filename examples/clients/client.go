@@ -35,16 +35,23 @@ func main() {
 
 // send posts a body under a key until there is an answer to it.
 func send(url, key, body string) (int, string, error) {
+	doubt := false // a try may have been executed
 	for n := range attempts {
 		status, header, text, err := do("POST", url, key, body)
 		problem := kindOf(text)
-		switch {
+		switch refused := err == nil && (status == 425 || status == 429); {
+		case refused && !doubt && n == attempts-1: // as each try was
+			return status, text, nil
+		case refused:
 		case err != nil: // no answer: the same request with the same key is safe
+			doubt = true
 		case problem == "outcome-unknown":
 			if status, text, err = ask(url, text); err != nil || status != 0 {
 				return status, text, err
 			} // else it is done, and the retry gets the answer
-		case problem == "in-progress", status == 425, status == 429, status == 502, status == 503, status == 504:
+			doubt = true
+		case problem == "in-progress", status == 502, status == 503, status == 504:
+			doubt = true
 		default:
 			return status, text, nil
 		}

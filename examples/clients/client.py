@@ -20,8 +20,10 @@ class OutcomeUnknown(Exception):
 
 def send(url, key, body):
     """Posts a body under a key until there is an answer to it."""
+    doubt = False  # a try may have been executed
     for n in range(ATTEMPTS):
         headers = {}
+        status = None
         try:
             status, headers, text = do("POST", url, key, body)
             kind = kind_of(text)
@@ -33,6 +35,9 @@ def send(url, key, body):
                 return status, text
         except OSError:
             pass  # no answer: the same request with the same key is safe
+        doubt = doubt or status not in (425, 429)
+        if not doubt and n == ATTEMPTS - 1:
+            return status, text  # each try was refused
         pause(n, headers)
     raise OutcomeUnknown("the outcome is unknown")
 

@@ -13,8 +13,10 @@ export interface Answer {
 
 /** Posts a body under a key until there is an answer to it. */
 export async function send(url: string, key: string, body: string): Promise<Answer> {
+  let doubt = false; // a try may have been executed
   for (let n = 0; n < attempts; n++) {
     let wait: string | null = null;
+    let refused: Answer | null = null;
     try {
       const resp = await fetch(url, {
         method: "POST",
@@ -28,10 +30,13 @@ export async function send(url: string, key: string, body: string): Promise<Answ
       if (known !== null) return known;
       const again = kind === "in-progress" || kind === "outcome-unknown" || [425, 429, 502, 503, 504].includes(resp.status);
       if (!again) return { status: resp.status, body: text };
+      if ([425, 429].includes(resp.status)) refused = { status: resp.status, body: text };
     } catch (e) {
       if (e instanceof OutcomeUnknown) throw e;
       // no answer: the same request with the same key is safe
     }
+    doubt ||= refused === null;
+    if (refused !== null && !doubt && n === attempts - 1) return refused; // as each try was
     await pause(n, wait);
   }
   throw new OutcomeUnknown("the outcome is unknown");
