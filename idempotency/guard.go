@@ -98,6 +98,7 @@ func (g *Guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	name, err := rt.Key.of(r, c.body)
 	switch {
 	case errors.Is(err, key.ErrMissing) && !rt.Require:
+		g.keyless(r, rt)
 		next.ServeHTTP(w, c.request(r.Context()))
 		return
 	case err != nil:

@@ -223,16 +223,31 @@ func (g *Guard) unmatched(r *http.Request) {
 	if r.Header[key.Header] == nil && r.Header[key.LegacyHeader] == nil {
 		return
 	}
+	g.warn(r, "a request has a key that no route guards: a retry is executed again")
+	if g.cfg.Observe != nil {
+		g.cfg.Observe(r.Context(), Observation{Outcome: OutcomeUnmatched})
+	}
+}
+
+// keyless logs a request that has no key where its rule says that keys are, each method and path once, up to a bound: whoever sends it
+// again is executed again.
+func (g *Guard) keyless(r *http.Request, rt *route) {
+	switch coding := r.Header.Get("Content-Encoding"); {
+	case rt.Key.Field != "" && coding != "" && !strings.EqualFold(coding, "identity"):
+		g.warn(r, fmt.Sprintf("the body of a request is encoded (Content-Encoding: %.60s), so its key %s is not found: a retry is executed again", coding, rt.Key.Field))
+	case rt.Key != KeySource{}:
+		g.warn(r, fmt.Sprintf("a request has no key in %s: a retry is executed again", cmp.Or(rt.Key.Field, rt.Key.Header)))
+	}
+}
+
+// warn logs something of requests once for each method and path, up to a bound.
+func (g *Guard) warn(r *http.Request, what string) {
 	method := r.Method[:min(len(r.Method), 32)]
 	first, last := g.warned.first(method + " " + shownPath(r))
 	if first {
-		g.cfg.Logger.WarnContext(r.Context(), "idempotency keys: a request has a key that no route guards: a retry is executed again; logged once for each method and path",
-			"method", method, "path", shownPath(r))
+		g.cfg.Logger.WarnContext(r.Context(), "idempotency keys: "+what+"; logged once for each method and path", "method", method, "path", shownPath(r))
 	}
 	if last {
-		g.cfg.Logger.WarnContext(r.Context(), "idempotency keys: further requests with a key that no route guards are only counted")
-	}
-	if g.cfg.Observe != nil {
-		g.cfg.Observe(r.Context(), Observation{Outcome: OutcomeUnmatched})
+		g.cfg.Logger.WarnContext(r.Context(), "idempotency keys: of further requests nothing is logged that a retry executes again")
 	}
 }

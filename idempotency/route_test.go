@@ -57,8 +57,32 @@ func TestUnmatchedIsLogged(t *testing.T) {
 	for i := range 1000 {
 		w.do(with("k", to("POST", fmt.Sprint("/bills/", i))))
 	}
-	if n := lines(); n > 100 || !strings.Contains(w.log.String(), "only counted") {
+	if n := lines(); n > 100 || !strings.Contains(w.log.String(), "of further requests nothing is logged") {
 		t.Errorf("%d lines for a thousand paths:\n%s", n, &w.log)
+	}
+}
+
+// A delivery that has no key where its rule says that keys are is logged, and why: a redelivery is executed again.
+func TestKeylessIsLogged(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		source idempotency.KeySource
+		change func(*http.Request)
+		want   string
+	}{
+		"field":      {idempotency.KeySource{Field: "$.id"}, func(*http.Request) {}, "no key in $.id"},
+		"header":     {idempotency.KeySource{Header: "X-Delivery"}, func(*http.Request) {}, "no key in X-Delivery"},
+		"compressed": {idempotency.KeySource{Field: "$.id"}, func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, "Content-Encoding: gzip"},
+		"anywhere":   {idempotency.KeySource{}, func(*http.Request) {}, ""},
+	} {
+		w := newWorld(t, rule(idempotency.Rule{Path: "/hook", Key: test.source}), nil)
+		for range 2 {
+			w.do(with("", to("POST", "/hook"), test.change))
+		}
+		w.ran(2)
+		if lines := strings.Count(w.log.String(), "level=WARN"); !strings.Contains(w.log.String(), test.want) || (lines == 1) != (test.want != "") {
+			t.Errorf("%s: %d lines, want one with %q:\n%s", name, lines, test.want, &w.log)
+		}
 	}
 }
 

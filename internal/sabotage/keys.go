@@ -133,6 +133,9 @@ var keysBreaks = []Break{
 		`case status == 401, status == 403,`, `case status == 401, status == 503,`, "./idempotency/proxy -run TestClientsAndBackends"},
 	{"guard-stream-is-done-before-it-ends", "doubt-is-not-failure", "idempotency/stream.go",
 		`c.shown = c.tx == nil && status`, `c.shown = false && status`, "./idempotency -run TestServer/cut_stream"},
+	{"guard-keyless-delivery-is-silent", "explained", "idempotency/guard.go",
+		`		g.keyless(r, rt)
+`, ``, "./idempotency -run TestKeylessIsLogged"},
 	{"guard-silent-stream-never-ends", "bounded", "idempotency/stream.go",
 		`	a.c.endAfterClient()
 `, ``, "./idempotency -run TestLeftSilentStream"},
