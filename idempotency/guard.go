@@ -32,6 +32,9 @@ type Guard struct {
 	warned  warned     // of keys that no rule is about
 	loss    loss
 
+	sweeping sync.Mutex           // held while leases are looked at
+	watched  map[key.ID]watchedAt // protected by sweeping; the records in progress that the last sweep saw
+
 	executing sync.Map // the key.Fence of each key that this process holds, and the key.ID of each whose handler it runs
 }
 

@@ -79,15 +79,36 @@ func (g *Guard) shrink(ctx context.Context) error {
 	return nil
 }
 
+// A watchedAt is a record in progress as a sweep saw it first.
+type watchedAt struct {
+	rev int64
+	at  time.Time // with the monotonic reading
+}
+
+// unrenewed reports whether a record in progress was not written for as long as its lease is, as far as sweeps saw, and notes in
+// watched that this one sees it.
+func unrenewed(r key.Record, last, watched map[key.ID]watchedAt) bool {
+	known, ok := last[r.ID]
+	if !ok || known.rev != r.Rev {
+		watched[r.ID] = watchedAt{r.Rev, time.Now()}
+		return false
+	}
+	watched[r.ID] = known
+	return time.Since(known.at) >= r.LeaseUntil.Sub(r.UpdatedAt)
+}
+
 // markLate moves the records whose lease ended.
 func (g *Guard) markLate(ctx context.Context, now time.Time) error {
+	g.sweeping.Lock()
+	defer g.sweeping.Unlock()
+	watched := make(map[key.ID]watchedAt)
 	for cursor := ""; ; {
 		page, next, err := g.store.List(ctx, key.Filter{State: key.InProgress}, keep.Page{Limit: g.cfg.SweepBatch, After: cursor})
 		if err != nil {
 			return fmt.Errorf("list idempotency keys in progress: %w", err)
 		}
 		for _, rec := range page {
-			after, err := key.Apply(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}, now)
+			after, err := key.Apply(rec, key.Fact{Evidence: key.LeaseEnded, Unrenewed: unrenewed(rec, g.watched, watched), By: "lease"}, now)
 			if err != nil {
 				continue // it lives
 			}
@@ -99,6 +120,7 @@ func (g *Guard) markLate(ctx context.Context, now time.Time) error {
 			g.waiting.wake(rec.ID)
 		}
 		if cursor = next; cursor == "" {
+			g.watched = watched
 			return nil
 		}
 	}

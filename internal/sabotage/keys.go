@@ -136,6 +136,10 @@ var keysBreaks = []Break{
 	{"guard-keyless-delivery-is-silent", "explained", "idempotency/guard.go",
 		`		g.keyless(r, rt)
 `, ``, "./idempotency -run TestKeylessIsLogged"},
+	{"guard-lease-of-a-clock-far-ahead-never-ends", "bounded", "idempotency/sweep.go",
+		`Unrenewed: unrenewed(rec, g.watched, watched)`, `Unrenewed: false`, "./idempotency -run TestLeaseOfAClockFarAhead"},
+	{"guard-renewed-lease-ends", "once", "idempotency/sweep.go",
+		`!ok || known.rev != r.Rev {`, `!ok {`, "./idempotency -run TestLeaseOfAClockFarAhead"},
 	{"guard-silent-stream-never-ends", "bounded", "idempotency/stream.go",
 		`	a.c.endAfterClient()
 `, ``, "./idempotency -run TestLeftSilentStream"},
@@ -213,7 +217,7 @@ var keysBreaks = []Break{
 	{"mcp-a-text-is-a-list", "witnessed", "connector/mcp/tool.go",
 		`shown.Verdict == connector.Absent && !whole`, `false && !whole`, "./connector/mcp -run TestLookup$"},
 	{"guard-lease-ends-early", "once", "law/key/law.go",
-		`f.Evidence == LeaseEnded && now.Before(r.LeaseUntil):`, `false:`, "./law/key"},
+		`f.Evidence == LeaseEnded && now.Before(r.LeaseUntil) && !f.Unrenewed:`, `false:`, "./law/key"},
 	{"guard-retries-for-ever", "bounded", "law/key/law.go",
 		` || r.Doubts > MaxDoubts),`, `),`, "./law/key"},
 	{"guard-runs-beside-an-owner", "once", "law/key/law.go",

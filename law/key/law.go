@@ -122,6 +122,10 @@ type Fact struct {
 	// Renewed.
 	Lease time.Duration
 
+	// Unrenewed says with LeaseEnded that who looks saw no renewal for as long as the lease is, by a clock of his own: that of
+	// the owner may be far ahead.
+	Unrenewed bool
+
 	// Answer is what is kept: with Answered and Happened the whole, with
 	// Streamed the status.
 	Answer Answer
@@ -167,7 +171,7 @@ func Apply(r Record, f Fact, now time.Time) (Record, error) {
 	case !ok,
 		f.Evidence == Begun && r.Version == 1,
 		f.Evidence == NewAttempt && !f.Claim.Repeatable && (from == InProgress || r.Doubts > MaxDoubts),
-		f.Evidence == LeaseEnded && now.Before(r.LeaseUntil):
+		f.Evidence == LeaseEnded && now.Before(r.LeaseUntil) && !f.Unrenewed:
 		return r, fmt.Errorf("%s: %s after %q: %w", r.ID, from, f.Evidence, ErrMove)
 	case f.Evidence == LeaseEnded && r.Atomic:
 		to = Released
@@ -207,7 +211,9 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	case f.Evidence == Renewed && r.State == Unknown:
 		r.Doubts-- // it was none
 	case f.Evidence == LeaseEnded && to == Unknown:
-		r.Doubts, r.DoubtAt = r.Doubts+1, r.LeaseUntil
+		if r.Doubts, r.DoubtAt = r.Doubts+1, r.LeaseUntil; now.Before(r.DoubtAt) {
+			r.DoubtAt = now
+		}
 	case to == Unknown:
 		r.DoubtAt = now
 		if r.State != Unknown {
