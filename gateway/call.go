@@ -110,7 +110,7 @@ func (g *Gateway) make(ctx context.Context, r request) answer {
 			return answer{err: &mcp.RPCError{Code: internalError, Message: errEnded.Error()}}
 		case err != nil && !errors.Is(err, keep.ErrStale) && !errors.Is(err, keep.ErrRunOpen):
 			g.log.Error("a call could not be recorded", "tool", r.tool, "err", err)
-			return failed(fmt.Sprintf("%s: the ledger could not be written or read (%v). If the call was sent, it is on record; ask again with the same arguments.", r.tool, err), nil)
+			return failed(fmt.Sprintf("%s: the ledger could not be written or read. If the call was sent, it is on record; ask again with the same arguments.", r.tool), nil)
 		case err == nil && !again:
 			return a
 		case time.Now().After(waits) && a.result != nil:
@@ -392,7 +392,8 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 		return unknown
 	}
 	if err != nil {
-		return failed("The ledger could not be read: "+err.Error(), nil)
+		_ = g.inLedger(err)
+		return failed("The ledger could not be read. Ask again later.", nil)
 	}
 	if err := g.caller.AskAbout(g.ctx, run); err != nil {
 		g.log.Warn("ask what became of a call", "ref", in.Ref, "err", err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,11 +26,25 @@ type faultyStore struct {
 	made  bool                   // the commit is made, and its answer lost
 	holds atomic.Pointer[func()] // called before the next commit; nil: nothing is
 	reads atomic.Pointer[func()] // called after the next read of a checkpoint, before its answer; nil: nothing is
+	away  atomic.Bool            // checkpoints and runs cannot be read
+}
+
+var errAway = errors.New("failed to connect to `user=keep database=keep`: db.example:5432: connection refused")
+
+// Runs implements store.Runs.
+func (f *faultyStore) Runs(ctx context.Context, filter keep.RunFilter, p keep.Page) ([]keep.Run, string, error) {
+	if f.away.Load() {
+		return nil, "", errAway
+	}
+	return f.DB.Runs(ctx, filter, p)
 }
 
 // KVs implements store.Checkpoints.
 func (f *faultyStore) KVs(ctx context.Context, w keep.WorkflowName, producer keep.HandlerName) ([]keep.SetKV, error) {
 	rows, err := f.DB.KVs(ctx, w, producer)
+	if f.away.Load() {
+		return nil, errAway
+	}
 	if hold := f.reads.Swap(nil); hold != nil {
 		(*hold)()
 	}
@@ -118,4 +133,30 @@ func TestCallMadeMeanwhile(t *testing.T) {
 	if r := d.make("x"); r.state() != "applied" || r.Result.Meta["keep/replayed"] != true || calls.Load() != 1 {
 		t.Errorf("%d calls, want one, and its answer: %s", calls.Load(), r.raw)
 	}
+}
+
+// While the database is away agents are not told who it is for and where it is. Law: no-ambient-power.
+func TestDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	d, store := openFaulty(t, s, false)
+	store.away.Store(true)
+	for what, ask := range map[string]func() reply{
+		"a read before the tools are known": func() reply { return must(d.ask(1, "tools/call", `{"name":"notes__list","arguments":{}}`)) },
+		"a call":                            func() reply { return d.make("x") },
+		"an outcome": func() reply {
+			return must(d.ask(2, "tools/call", `{"name":"keep_outcome","arguments":{"ref":"mut_1"}}`))
+		},
+		"the tools": func() reply { return must(d.ask(3, "tools/list", `{}`)) },
+	} {
+		r := ask()
+		if strings.Contains(r.raw, "db.example") || strings.Contains(r.raw, "user=") {
+			t.Errorf("%s: the agent is told %s", what, r.raw)
+		}
+		if what != "the tools" && !strings.Contains(strings.ToLower(r.raw), "the ledger c") {
+			t.Errorf("%s: the agent is not told why: %s", what, r.raw)
+		}
+	}
+	store.away.Store(false)
+	d.want("once it is back", d.make("x"), "applied", 1)
 }

@@ -170,17 +170,30 @@ func (g *Gateway) list(ctx context.Context, s *mcp.Server) ([]toolEntry, error) 
 	}
 	if !holds || l.stops() { // a person may have looked meanwhile
 		if l.tools, err = g.compare(ctx, s.Name(), l.tools); err != nil {
-			return nil, err
+			return nil, g.inLedger(err)
 		}
 	}
 	return l.tools, g.use(s.Name(), l)
+}
+
+// A ledgerError is one of the store as agents are shown it: a database that is away names its user and its host.
+type ledgerError struct{ of error }
+
+func (ledgerError) Error() string { return "the ledger cannot be written or read now" }
+
+func (e ledgerError) Unwrap() error { return e.of }
+
+// inLedger logs an error of the store, and returns it for agents.
+func (g *Gateway) inLedger(err error) error {
+	g.log.Error("the ledger could not be written or read", "err", err)
+	return ledgerError{err}
 }
 
 // infosOf lists the tools of a server: of more than there may be, all that were agreed to.
 func (g *Gateway) infosOf(ctx context.Context, s *mcp.Server) ([]mcp.ToolInfo, error) {
 	agreed, err := readIndex(ctx, g.store, pin.Agreed, s.Name())
 	if err != nil {
-		return nil, err
+		return nil, g.inLedger(err)
 	}
 	infos, left, err := s.SomeTools(ctx, func(tool string) bool { return agreed[tool] != nil })
 	if err == nil && left > 0 && len(infos) == 0 {

@@ -500,7 +500,8 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 	}
 	var fail error
 	if r.id, fail = s.g.knownAs(ctx, r.ids); fail != nil {
-		return failed("The ledger could not be read, and nothing was sent: "+fail.Error(), nil)
+		_ = s.g.inLedger(fail)
+		return failed("The ledger could not be read, and nothing was sent. Make the call again later.", nil)
 	}
 	r.meta, r.ctx = p.Meta, ctx
 	return s.g.call(ctx, x, r)

@@ -284,6 +284,8 @@ var keysBreaks = []Break{
 		`g.server(tool.Connection()) != nil) {`, `true) {`, "./gateway -run TestRenamedServerSaysNothing"},
 	{"gateway-sends-again-unrecorded", "doubt-is-not-failure", "engine/overdue.go",
 		`if t.spec.Sets || a.name == DirectWorkflow {`, `if t.spec.Sets {`, "./engine -run TestTwoGatewaysDifferInAKey"},
+	{"agent-reads-where-the-database-is", "no-ambient-power", "gateway/pins.go",
+		`return ledgerError{err}`, `return err`, "./gateway -run TestDatabaseIsAway"},
 	{"undelivered-call-is-another", "once", "law/repeat/repeat.go",
 		`if now.Sub(run.UpdatedAt) <= r.Rejoin {`, `if now.Sub(run.UpdatedAt) < 0 {`, "./gateway -run TestAnswerLost"},
 	{"status-of-a-tool-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",
