@@ -351,6 +351,10 @@ func (c *Caller) RecoverRun(ctx context.Context, r keep.Run, alone bool) error {
 	return nil
 }
 
+// endedWithCall is all that is known of a call that a gateway recorded and did not settle: it may be one that was killed, or that
+// ended since its configuration changed or its database was away.
+const endedWithCall = "the gateway that recorded the call ended, or lost the database, before the call was over, and may have sent it"
+
 // recover takes over one run.
 func (c *Caller) recover(ctx context.Context, r keep.Run, alone bool) error {
 	x, err := c.resume(ctx, r)
@@ -367,7 +371,7 @@ func (c *Caller) recover(ctx context.Context, r keep.Run, alone bool) error {
 	}
 	switch {
 	case x.mut.State == keep.InFlight:
-		fact := ledger.Fact{Evidence: ledger.Unsure, By: "recovery", Detail: diedWithCall, Failure: keep.Failf(keep.ClassUnknown, "crash", diedWithCall)}
+		fact := ledger.Fact{Evidence: ledger.Unsure, By: "recovery", Detail: endedWithCall, Failure: keep.Failf(keep.ClassUnknown, "crash", endedWithCall)}
 		if !x.mut.CanReconcile {
 			fact.Evidence = ledger.CannotAsk
 		}

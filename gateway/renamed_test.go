@@ -99,6 +99,9 @@ func TestRenamedServerSaysNothing(t *testing.T) {
 		t.Helper()
 		return must(d.ask(7, "tools/call", strings.Replace(params, "notes__", "pad__", 1)))
 	}
+	if why := d.question(keep.AskUnknownOutcome).Why; !strings.Contains(why, "the gateway that recorded the call ended") {
+		t.Errorf("the question says that %s", why)
+	}
 	d.want("an equal call", pad(createParams("x")), "", 1, "notes.create", `was = \"notes\"`, "Nothing was sent")
 	d.want("another one", pad(createParams("y")), "applied", 1)
 	d.want("one that is meant", pad(intended("x")), "applied", 2)
