@@ -80,7 +80,7 @@ func importServers(w io.Writer, name string, text []byte) error {
 	}
 	used := make(map[string]bool)
 	for _, was := range slices.Sorted(maps.Keys(all)) {
-		s, to := all[was], serverName(was, used)
+		s, to, vars := all[was], serverName(was, used), make(map[string]int)
 		// So that the owner finds his server again.
 		if to != was {
 			fmt.Fprintf(w, "# %s in %s\n", pair.Quote(was), filepath.Base(name))
@@ -88,18 +88,14 @@ func importServers(w io.Writer, name string, text []byte) error {
 		fmt.Fprintf(w, "[gateway.servers.%s]\n", to)
 		switch {
 		case s.URL != "":
-			fmt.Fprintf(w, "url = %s\n", pair.Quote(withoutSecrets(to, s.URL)))
+			fmt.Fprintf(w, "url = %s\n", pair.Quote(distinct(vars, s.URL, withoutSecrets(to, s.URL))))
 		default:
-			fmt.Fprintf(w, "command = %s\n", pair.Quote(s.Command))
+			fmt.Fprintf(w, "command = %s\n", pair.Quote(strings.Join(arguments(to, vars, strings.Split(s.Command, " ")), " "))) // it may be a whole line
 		}
 		if len(s.Args) > 0 {
-			quoted := make([]string, len(s.Args))
-			for i, arg := range s.Args {
-				before := ""
-				if i > 0 {
-					before = s.Args[i-1]
-				}
-				quoted[i] = pair.Quote(argument(to, before, arg))
+			quoted := arguments(to, vars, s.Args)
+			for i, arg := range quoted {
+				quoted[i] = pair.Quote(arg)
 			}
 			fmt.Fprintf(w, "args = [%s]\n", strings.Join(quoted, ", "))
 		}
@@ -128,6 +124,32 @@ var (
 		return regexp.MustCompile(`(?i)(^|[;\s])[^=;]*(pwd|passw|key|token|secret)[^=;]*=`)
 	})
 )
+
+// arguments returns those of a server with references in the place of secrets; vars counts these.
+func arguments(server string, vars map[string]int, args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		before := ""
+		if i > 0 {
+			before = args[i-1]
+		}
+		out[i] = distinct(vars, arg, argument(server, before, arg))
+	}
+	return out
+}
+
+var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{env:([A-Z0-9_]+)\}`) })
+
+// distinct returns a text with a variable of its own for each secret: two that are known by one name may differ. References that
+// the text had before stay.
+func distinct(vars map[string]int, before, text string) string {
+	return reference().ReplaceAllStringFunc(text, func(ref string) string {
+		if vars[ref]++; vars[ref] == 1 || strings.Contains(before, ref) {
+			return ref
+		}
+		return fmt.Sprintf("%s_%d}", strings.TrimSuffix(ref, "}"), vars[ref])
+	})
+}
 
 // argument returns an argument of a server with references in the place of secrets, which are known by the name before
 // them, in the argument or as the flag before it, or by their form.
