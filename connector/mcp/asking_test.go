@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/redact"
 )
 
@@ -44,5 +45,31 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 		}
 		out.Close()
 		p.loops.Wait()
+	})
+}
+
+// A server that reads nothing keeps neither a read, whose agent waits without end, nor the calls behind it. Law: bounded.
+func TestReadOfAProcessThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, in := io.Pipe()
+		defer out.Close()
+		p := &process{cfg: ServerConfig{Name: "s", Logger: slog.New(slog.DiscardHandler), hide: new(redact.Hider)}, in: in,
+			waiting: make(map[int64]chan Message), over: make(chan struct{}), writing: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking)}
+		ends := make(chan error, 2)
+		for range cap(ends) {
+			go func() {
+				_, err := p.call(context.Background(), request{method: "tools/call"})
+				ends <- err
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(2 * writeTime)
+		synctest.Wait()
+		if len(ends) != cap(ends) || !p.dead() {
+			t.Fatalf("%d calls ended, want %d, and the connection with them", len(ends), cap(ends))
+		}
+		if _, late := errors.AsType[*keep.TimeoutError](<-ends); !late {
+			t.Error("the first one does not say that it took too long")
+		}
 	})
 }

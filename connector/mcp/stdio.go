@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/childenv"
 )
 
@@ -260,8 +261,11 @@ func cancelled(id string) request {
 	return request{method: "notifications/cancelled", params: json.RawMessage(`{"requestId":` + id + `}`)}
 }
 
+// writeTime is how long a server may take to read a frame: others wait to be sent meanwhile, and a read may have no end of its own.
+const writeTime = time.Minute
+
 // write sends one frame and reports whether any of it may have left. A server that reads
-// nothing ends it with ctx, and with it the connection: half a frame is in the pipe.
+// nothing ends it with ctx or writeTime, and with it the connection: half a frame is in the pipe.
 func (p *process) write(ctx context.Context, m Message) (left bool, err error) {
 	frame, err := Frame(m)
 	if err != nil {
@@ -275,6 +279,8 @@ func (p *process) write(ctx context.Context, m Message) (left bool, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return false, err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTime, &keep.TimeoutError{Op: "writing to the MCP server " + p.cfg.Name, After: writeTime})
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = p.in.Close() })
 	n, err := p.in.Write(append(frame, '\n'))
 	if !stop() {

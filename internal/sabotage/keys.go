@@ -308,6 +308,8 @@ var keysBreaks = []Break{
 		`vars[ref] == 1 || strings`, `vars[ref] > 0 || strings`, "./cmd/keep -run TestScripts/^gateway$"},
 	{"import-prints-a-line-of-a-shell", "no-ambient-power", "cmd/keep/gateway_import.go",
 		`strings.Split(s.Command, " ")`, `[]string{s.Command}`, "./cmd/keep -run TestScripts/^gateway$"},
+	{"frame-to-a-server-has-no-end", "bounded", "connector/mcp/stdio.go",
+		`context.WithTimeoutCause(ctx, writeTime,`, `context.WithTimeoutCause(ctx, 9*writeTime,`, "./connector/mcp -run TestReadOfAProcessThatDoesNotRead"},
 	{"list-of-one-name-has-no-bound", "bounded", "connector/mcp/server.go",
 		`if wanted(t.Name) && !names[t.Name] {`, `if wanted(t.Name) {`, "./connector/mcp -run TestListRepeatsAName"},
 	{"refused-request-waits", "explained", "gateway/batch.go",
