@@ -93,8 +93,13 @@ func (rt *route) pattern() (err error) {
 			err = fmt.Errorf("path: %v", p)
 		}
 	}()
+	pattern := rt.Path
+	if slash := strings.IndexByte(pattern, '/'); slash >= 0 { // before it are a method, which is in upper case, and a host
+		host := strings.LastIndexAny(pattern[:slash], " \t") + 1
+		pattern = pattern[:host] + strings.ToLower(pattern[host:slash]) + pattern[slash:]
+	}
 	rt.mux = http.NewServeMux()
-	rt.mux.Handle(rt.Path, http.NotFoundHandler())
+	rt.mux.Handle(pattern, http.NotFoundHandler())
 	return nil
 }
 
@@ -103,10 +108,17 @@ func (rt *route) takes(r *http.Request) bool {
 	return slices.Contains(rt.Methods, strings.ToUpper(r.Method)) && rt.isAbout(r)
 }
 
-// isAbout reports whether the rule is about the request's path.
+// isAbout reports whether the rule is about the request's path. A mux compares methods and hosts to the letter;
+// the case of a host (RFC 9110 §4.2.3) and a dot behind it are of no matter here, as they are none in a key.
 func (rt *route) isAbout(r *http.Request) bool {
 	if rt.mux == nil {
 		return true
+	}
+	host := strings.ToLower(strings.Replace(strings.TrimSuffix(r.Host, "."), ".:", ":", 1))
+	if method := strings.ToUpper(r.Method); host != r.Host || method != r.Method {
+		plain := *r
+		plain.Host, plain.Method = host, method
+		r = &plain
 	}
 	_, pattern := rt.mux.Handler(r)
 	return pattern != ""

@@ -132,3 +132,19 @@ func TestUnreachableRules(t *testing.T) {
 		}
 	}
 }
+
+// However a client or a rule writes a host and a method, they are the same: whoever can choose the case would else not be guarded.
+func TestRulesOfHostsInAnyCase(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"api.example/pay", "API.Example/pay", "POST api.Example/pay"} {
+		w := newWorld(t, idempotency.Config{Rules: []idempotency.Rule{{Path: path}}}, nil)
+		for i, host := range []string{"api.example", "API.EXAMPLE", "api.example:443", "Api.example.", "api.example.:8080"} {
+			for _, method := range []string{"POST", "post"} {
+				k := fmt.Sprint(method, i)
+				at := func(r *http.Request) { r.Host, r.Method, r.URL.Path = host, method, "/pay" }
+				w.replayed(w.do(with(k, at)), w.do(with(k, at)))
+			}
+		}
+		w.ran(10)
+	}
+}

@@ -140,6 +140,8 @@ var keysBreaks = []Break{
 		`Unrenewed: unrenewed(rec, g.watched, watched)`, `Unrenewed: false`, "./idempotency -run TestLeaseOfAClockFarAhead"},
 	{"guard-renewed-lease-ends", "once", "idempotency/sweep.go",
 		`!ok || known.rev != r.Rev {`, `!ok {`, "./idempotency -run TestLeaseOfAClockFarAhead"},
+	{"guard-host-in-capitals-is-another", "once", "idempotency/route.go",
+		`host != r.Host || method != r.Method {`, `false {`, "./idempotency -run TestRulesOfHostsInAnyCase"},
 	{"guard-silent-stream-never-ends", "bounded", "idempotency/stream.go",
 		`	a.c.endAfterClient()
 `, ``, "./idempotency -run TestLeftSilentStream"},
