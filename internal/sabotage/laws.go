@@ -89,6 +89,10 @@ var lawsBreaks = []Break{
 		"t.moved(x.mut) {\n\t\treturn \"sends nothing\"", "false {\n\t\treturn \"sends nothing\"", "./engine -run TestLookupOfAPlace"},
 	{"lookup-as-another-user-is-said-to-send", "explained", "law/lifecycle/explain.go",
 		`case ledger.OfAnotherUser(m.Error):`, `case false:`, "./engine -run TestDoubtUnderAnotherUser"},
+	{"lookup-without-a-tool-is-said-to-send", "explained", "law/lifecycle/explain.go",
+		`ledger.ToolMissing(m.Error):
+		return`, `false:
+		return`, "./engine -run TestCheckAgainSays"},
 	{"lookup-leaves-a-person-s-word", "bound-to-its-world", "law/ledger/ledger.go",
 		`vouched = Evidence(m.Evidence) == DidNotHappen`, `vouched = vouched || Evidence(m.Evidence) == DidNotHappen`, "./law/ledger -run TestVouched"},
 	{"look-is-left-out-without-a-place", "once", "engine/call.go",
