@@ -89,6 +89,8 @@ var lawsBreaks = []Break{
 		"t.moved(x.mut) {\n\t\treturn \"sends nothing\"", "false {\n\t\treturn \"sends nothing\"", "./engine -run TestLookupOfAPlace"},
 	{"lookup-as-another-user-is-said-to-send", "explained", "law/lifecycle/explain.go",
 		`case ledger.OfAnotherUser(m.Error):`, `case false:`, "./engine -run TestDoubtUnderAnotherUser"},
+	{"result-is-read-with-other-credentials", "bound-to-its-world", "engine/result.go",
+		`case len(changed) > 0:`, `case len(changed) > 0 && false:`, "./engine -run TestResultIsNotRead"},
 	{"lookup-without-a-tool-is-said-to-send", "explained", "law/lifecycle/explain.go",
 		`ledger.ToolMissing(m.Error):
 		return`, `false:
