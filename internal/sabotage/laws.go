@@ -320,6 +320,10 @@ var lawsBreaks = []Break{
 		`Connector: m.Connector, Was: m.SentAs().Was}`, `Connector: m.Connector, Was: []keep.ToolName{}}`, "./cmd/keep -run TestScripts$/renames_twice"},
 	{"was-knows-the-last-name-alone", "once", "connector/names.go",
 		`slices.Concat(Names{c.Name}, c.Was)`, `slices.Concat(Names{c.Name}, c.Was[:min(1, len(c.Was))])`, "./engine -run TestAnItemIsRenamedTwice"},
+	{"former-name-in-a-grant-is-not-said", "explained", "law/grant/grant.go",
+		`); i >= 0 {
+			v.Why`, `); i >= 0 && false {
+			v.Why`, "./law/grant -run TestNamesOfBefore"},
 	{"condition-ends-with-the-name", "permitted", "law/grant/grant.go",
 		`case slices.ContainsFunc(before, e.Matches):`, `case false:`, "./law/grant -run TestNamesOfBefore"},
 	{"condition-of-before-is-not-asked", "permitted", "engine/permit.go",
