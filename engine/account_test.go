@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ func TestLookupWaitsForItsAccount(t *testing.T) {
 				w.service.onAsk = nil
 				e := w.engine()
 				connected := law.Connect(keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 3}, keep.Account{Kind: keep.AccountConnected, Name: "mail"}, time.Now())
-				if err := e.SettleAccounts(t.Context(), []keep.Account{connected}); err != nil {
+				if err := e.SettleAccounts(t.Context(), having(connected)); err != nil {
 					t.Fatal(err)
 				}
 				begun := time.Now()
@@ -80,7 +81,7 @@ func TestRefusedLookupContinues(t *testing.T) {
 				w.service.onAsk = nil
 				account := keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 3, Status: keep.AccountOK}
 				settle := func(e *host) {
-					if err := e.SettleAccounts(t.Context(), []keep.Account{account}); err != nil {
+					if err := e.SettleAccounts(t.Context(), having(account)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -101,4 +102,9 @@ func TestRefusedLookupContinues(t *testing.T) {
 			})
 		})
 	}
+}
+
+// having returns what reads accounts.
+func having(accounts ...keep.Account) func(context.Context) ([]keep.Account, error) {
+	return func(context.Context) ([]keep.Account, error) { return accounts, nil }
 }

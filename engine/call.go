@@ -124,7 +124,7 @@ func (x *execution) lookBefore(ctx context.Context, call *takenCall, c ledger.Ca
 			return false, err
 		}
 	}
-	changed, as, err := x.e.userSince(ctx, t, before)
+	changed, as, err := x.e.users.userSince(ctx, t, before)
 	switch {
 	case err != nil:
 		return false, unreadAccount(err)
@@ -301,7 +301,7 @@ func (x *execution) ready(ctx context.Context, call *takenCall, c ledger.Call, b
 	t := call.tool
 	n := x.newNotice(t)
 	x.pass.notice = n
-	as, err := x.e.sender(ctx, t)
+	as, err := x.e.users.sender(ctx, t)
 	switch {
 	case err != nil:
 		return nil, unreadAccount(err)

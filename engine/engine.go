@@ -158,6 +158,7 @@ type Engine struct {
 	changed          chan struct{} // a workflow may have appeared
 	starting, asking slots         // see slots.go
 	ages             keyAges       // of keys in doubt
+	users            users
 
 	budgets atomic.Pointer[[]budget.Rule] // nil: there are none
 
@@ -224,6 +225,10 @@ func New(store Store, scripts Scripts, tools *Tools, cfg Config) (*Engine, error
 		gates: make(map[string]*gate),
 
 		starting: make(slots, maxStarting), asking: make(slots, maxAsking),
+	}
+	e.users = users{store, cfg.SecretKey}
+	if len(cfg.SecretKey) == 0 {
+		e.users.key = []byte(cfg.Salt)
 	}
 	e.SetBudgets(cfg.Budgets)
 	e.SetBreaker(p.Breaker)

@@ -198,17 +198,22 @@ func (x *execution) remember(state *keep.HandlerState) {
 	a := x.a
 	a.open = slices.DeleteFunc(a.open, func(o schedule.Open) bool { return o.Run.ID == x.run.ID || o.Run.ID == x.before() })
 	if !x.run.Closed {
-		h, ok := a.current.Definition.Carrier(x.run.Kind, x.run.Handler)
-		if !ok {
-			h, _ = a.current.Definition.FirstNamed(x.run.Kind, x.def.ItemsOf())
-		}
-		a.open = append(a.open, schedule.Open{Run: x.run, Doubt: x.mut, By: h.Name})
+		a.open = append(a.open, schedule.Open{Run: x.run, Doubt: x.mut, By: x.calledNow()})
 		slices.SortFunc(a.open, func(a, b schedule.Open) int { return cmp.Compare(a.Run.ID, b.Run.ID) })
 		clear(a.ahead) // it may be long until the next look
 	}
 	if state != nil {
 		a.states[state.Handler] = *state
 	}
+}
+
+// calledNow returns the name that the handler of the run has in the current version; empty: it has none.
+func (x *execution) calledNow() keep.HandlerName {
+	h, ok := x.a.current.Definition.Carrier(x.run.Kind, x.run.Handler)
+	if !ok {
+		h, _ = x.a.current.Definition.FirstNamed(x.run.Kind, x.def.ItemsOf())
+	}
+	return h.Name
 }
 
 // call runs one phase of the script. If it takes longer than the engine's idea
@@ -454,8 +459,9 @@ func lostRace(err error) error {
 
 // state returns what the host remembers of the handler after this run ended.
 func (x *execution) state(now time.Time) keep.HandlerState {
-	s := x.a.states[x.run.Handler]
-	s.Workflow, s.Handler, s.Kind = x.a.name, x.run.Handler, x.run.Kind
+	name := cmp.Or(x.calledNow(), x.run.Handler)
+	s := x.a.states[name]
+	s.Workflow, s.Handler, s.Kind = x.a.name, name, x.run.Kind
 	s.LastRun, s.LastAt = x.run.ID, now
 	s.RequestedAt = time.Time{}
 	if x.run.Phase != keep.Committed {

@@ -196,7 +196,7 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 	if t == nil { // what none says takes the place of codeOut, so the deadline is extended first
 		return m, none
 	}
-	changed, as, err := e.userSince(ctx, t, m)
+	changed, as, err := e.users.userSince(ctx, t, m)
 	switch {
 	case err != nil:
 		return m, ledger.Fact{Evidence: ledger.Unsure, By: "reconcile", Detail: ledger.NotAsked + "; whose credentials would be used is not known: " + err.Error()}
@@ -262,7 +262,7 @@ func (e *Engine) lookUpWhileOut(ctx context.Context, t *tool, none ledger.Fact, 
 	}
 	found := fact.Evidence == ledger.Happened
 	if found && t.spec.ByTarget { // another user's may be of another call
-		changed, _, err := e.userSince(ctx, t, m)
+		changed, _, err := e.users.userSince(ctx, t, m)
 		found = err == nil && len(changed) == 0
 	}
 	if !found {

@@ -19,22 +19,22 @@ func (a *actor) overtaken(ctx context.Context) error {
 	now := a.e.Now()
 	var changes []keep.Change
 	for _, h := range a.current.Definition.Handlers {
-		s, stale, err := a.staleState(ctx, h)
+		stale, by, err := a.staleStates(ctx, h)
 		if err != nil {
 			return err
 		}
-		if !stale {
+		if len(stale) == 0 {
 			continue
 		}
-		before, err := a.e.store.Deployment(ctx, a.name, s.version)
+		before, err := a.e.store.Deployment(ctx, a.name, by)
 		if err != nil {
 			return err
 		}
-		state, err := schedule.Deployed(h, []keep.HandlerState{s.HandlerState}, before, a.e.policy.DefaultInterval, now)
+		state, err := schedule.Deployed(h, stale, before, a.e.policy.DefaultInterval, now)
 		if err != nil {
 			return err
 		}
-		a.states[h.Name] = state
+		state.Workflow, a.states[h.Name] = a.name, state
 		changes = append(changes, keep.PutHandler{State: state})
 	}
 	for _, o := range a.open {
@@ -61,27 +61,47 @@ func (a *actor) overtaken(ctx context.Context) error {
 	return nil
 }
 
-// A versionState is a handler state and the version whose run wrote it.
-type versionState struct {
-	keep.HandlerState
-	version keep.Version
+// staleStates returns the state of h, with that of a consumer which is h by now and ran later, if a run of another version
+// wrote the later one although the current version was deployed already, and that version; none: no run did.
+func (a *actor) staleStates(ctx context.Context, h keep.Handler) (states []keep.HandlerState, by keep.Version, err error) {
+	own := a.states[h.Name]
+	if by, err = a.overtook(ctx, own, h); err != nil {
+		return nil, by, err
+	}
+	if !by.IsZero() {
+		states = append(states, own)
+	}
+	for name, s := range a.states {
+		if _, declared := a.current.Definition.Handler(name); declared || h.Kind != keep.Consumer || !s.LastAt.After(own.LastAt) {
+			continue
+		}
+		if v, err := a.overtook(ctx, s, h); err != nil {
+			return nil, by, err
+		} else if !v.IsZero() {
+			return []keep.HandlerState{own, s}, v, nil
+		}
+	}
+	return states, by, nil
 }
 
-// staleState returns the state of h, and whether a run of another version wrote
-// it although the current one was deployed already.
-func (a *actor) staleState(ctx context.Context, h keep.Handler) (versionState, bool, error) {
-	s, known := a.states[h.Name]
-	if !known || s.LastRun == "" || s.LastAt.Before(a.current.CreatedAt) {
-		return versionState{}, false, nil
+// overtook returns the version of the run that wrote s, the state of h or of what it was called, although the current version was
+// deployed already; zero: it wrote it before, or is none of h.
+func (a *actor) overtook(ctx context.Context, s keep.HandlerState, h keep.Handler) (v keep.Version, err error) {
+	if s.LastRun == "" || s.LastAt.Before(a.current.CreatedAt) {
+		return v, nil
 	}
 	last, err := a.e.store.Run(ctx, s.LastRun)
-	switch {
-	case isNotFound(err):
-		return versionState{}, false, nil
-	case err != nil:
-		return versionState{}, false, err
+	if isNotFound(err) || err == nil && last.Version == a.current.Version {
+		return v, nil
 	}
-	return versionState{s, last.Version}, last.Version != a.current.Version, nil
+	if err != nil || s.Handler == h.Name {
+		return last.Version, err
+	}
+	now, ok, err := a.successor(ctx, last)
+	if !ok || now.Name != h.Name {
+		return v, err
+	}
+	return last.Version, err
 }
 
 // declares reports whether the current version can carry on with the work of r.

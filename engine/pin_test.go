@@ -232,6 +232,33 @@ func TestAConnectionThatIsMissingForAWhile(t *testing.T) {
 	}
 }
 
+// While a tool is missing nothing is sent, whatever asking by it would send, and once a key is too old neither is it: who may have a
+// call looked up again is told so.
+func TestCheckAgainSaysThatNothingIsSent(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.service.level, w.service.keyLasts = keep.LevelKey, time.Hour
+			w.service.loseTheAnswer()
+			w.deploy()
+			w.publish("in", "a")
+			w.runUntil(time.Second)
+			want := "sends the same call with the same key, or nothing if the service may not know that any more"
+			if !old {
+				w.connect, want = func() []connector.Connection { return nil }, "sends nothing while there is no tool svc.create"
+			}
+			_ = w.runFor(24 * time.Hour)
+			qs := w.questions()
+			if len(qs) != 1 || !qs[0].Allows(keep.CheckAgain) {
+				t.Fatalf("questions %+v, want one that can be checked again", qs)
+			}
+			if got := effectOf(qs[0], keep.CheckAgain); !strings.Contains(got, want) {
+				t.Errorf("key too old %t: it says that the answer %s; want that it %s", old, got, want)
+			}
+		})
+	}
+}
+
 // A doubt that a lookup ended wrongly, and a later refusal, do not give the key up: what
 // the corrected script sends under it is seen by a person first.
 func TestADeployKeepsADoubtedKey(t *testing.T) {

@@ -364,7 +364,7 @@ func TestToolOfARecordOfBefore(t *testing.T) {
 	if err := tools.CheckResult("svc.create", json.RawMessage("1")); err == nil || tools.ResultSchema("svc.create") == nil {
 		t.Errorf("CheckResult = %v with schema %s, want a refusal by its schema", err, tools.ResultSchema("svc.create"))
 	}
-	if _, known, err := tools.ReadResult(t.Context(), keep.Mutation{Tool: "svc.create", Identity: json.RawMessage(`{"id":"a"}`)}); !known || err != nil && !strings.Contains(err.Error(), "crm.get") {
+	if _, known, err := engine.NewResults(tools, w.store, nil).ReadResult(t.Context(), keep.Mutation{Tool: "svc.create", Identity: json.RawMessage(`{"id":"a"}`)}); !known || err != nil && !strings.Contains(err.Error(), "crm.get") {
 		t.Errorf("ReadResult = %t, %v, want that of crm.get", known, err)
 	}
 }

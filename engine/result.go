@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/internal/schema"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/store"
 )
 
 // A person who says that a call happened says with which result, since next and items go
@@ -92,13 +93,32 @@ func (t *tool) readsResultOf(m keep.Mutation) bool {
 	return t.spec.ResultFrom != "" && !t.moved(m) && !ledger.OfAnotherUser(m.Error)
 }
 
+// Results knows what calls bring, for the answers of persons.
+type Results struct {
+	*Tools
+	users
+}
+
+// NewResults returns the Results of tools on a store, with Config.SecretKey of its engines.
+func NewResults(ts *Tools, s store.Escalations, key []byte) Results {
+	return Results{ts, users{s, key}}
+}
+
 // ReadResult reads from the service what m brought, if its tool says by which get tool
-// (result_from). Known is false if it does not say, or sends elsewhere now.
-func (ts *Tools) ReadResult(ctx context.Context, m keep.Mutation) (result json.RawMessage, known bool, err error) {
-	t := ts.known(m.Tool)
+// (result_from). Known is false if it does not say, or sends elsewhere or perhaps as another user now.
+func (r Results) ReadResult(ctx context.Context, m keep.Mutation) (result json.RawMessage, known bool, err error) {
+	ts, t := r.Tools, r.known(m.Tool)
 	if t == nil || !t.readsResultOf(m) {
 		return nil, false, nil
 	}
+	changed, as, err := r.userSince(ctx, t, m)
+	switch {
+	case err != nil:
+		return nil, true, fmt.Errorf("whose credentials would read the result is not known: %w", err)
+	case len(changed) > 0:
+		return nil, false, nil
+	}
+	ctx = connector.SendAs(ctx, as)
 	from := ts.known(siblingOf(m.Tool, t.spec.ResultFrom))
 	if from == nil {
 		return nil, true, fmt.Errorf("%s reads its result with %s, which is not configured", m.Tool, t.spec.ResultFrom)

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/engine"
 )
 
 // A resulting tool says by which tool its result is read.
@@ -19,17 +21,33 @@ func (r resulting) Spec() connector.Spec {
 	return s
 }
 
+// A said store has one answer to every question about a user, and none if it is empty.
+type said struct {
+	database
+	answer keep.Escalation
+}
+
+func (s said) Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error) {
+	if s.answer.ID != "" {
+		return s.answer, nil
+	}
+	return s.database.Escalation(ctx, id)
+}
+
 // What a person says happened has its result read where it was sent, and as the same user: what has its identity elsewhere may be
 // something else, and so the answer must say it. Law bound-to-its-world.
 func TestResultIsNotReadElsewhere(t *testing.T) {
-	for _, how := range []string{"there", "elsewhere", "as another user"} {
+	for _, how := range []string{"there", "elsewhere", "as another user", "with other credentials", "with another secret of the same user"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, old, now, configure := newMovedWorld(t, keep.LevelWitness, false)
-				conns := w.connect
+				conns, secret := w.connect, "of ann"
 				w.connect = func() []connector.Connection {
 					c := conns()
 					c[0].Tools[0] = resulting{c[0].Tools[0].(placed)}
+					c[0].Sender = func(_ context.Context, mac func(string) string) (map[string]string, error) {
+						return map[string]string{keep.SecretRef("bank"): mac(secret)}, nil
+					}
 					return c
 				}
 				old.loseTheAnswer()
@@ -51,8 +69,16 @@ func TestResultIsNotReadElsewhere(t *testing.T) {
 				if how == "as another user" {
 					m.Error = &keep.Failure{Class: keep.ClassUnknown, Code: keep.CodeAnotherUser}
 				}
-				want := how == "there"
-				result, known, err := w.tools.ReadResult(t.Context(), m)
+				users := said{w.store, keep.Escalation{}}
+				switch secret = "of bob"; how {
+				case "with other credentials":
+				case "with another secret of the same user":
+					users.answer = keep.Escalation{ID: "esc_user", ClosedAt: time.Now(), Decision: &keep.Decision{Action: keep.Approve}}
+				default:
+					secret = "of ann"
+				}
+				want := how == "there" || users.answer.ID != ""
+				result, known, err := engine.NewResults(w.tools, users, nil).ReadResult(t.Context(), m)
 				if err != nil || known != want || (reads == 1) != want || string(result) != map[bool]string{true: `{"read":true}`}[want] {
 					t.Errorf("it reads %s, known %t, %v, after %d reads", result, known, err, reads)
 				}

@@ -24,21 +24,25 @@ import (
 // A person is asked when it first matters for a call, and once for each change of an account or a secret:
 // see account.Change. Records of versions before have no credentials, and are believed as they were.
 
+// users knows whose credentials tools send with, and what persons said of them.
+type users struct {
+	store interface {
+		Escalation(ctx context.Context, id keep.EscalationID) (keep.Escalation, error)
+	}
+	key []byte // of fingerprints
+}
+
 // sender returns whose credentials a tool sends with now.
-func (e *Engine) sender(ctx context.Context, t *tool) (map[string]string, error) {
+func (u users) sender(ctx context.Context, t *tool) (map[string]string, error) {
 	if t.sender == nil {
 		return nil, nil
 	}
-	return t.sender(ctx, e.fingerprint)
+	return t.sender(ctx, u.fingerprint)
 }
 
 // fingerprint tells a secret from another to who has the key of the store, and nothing to anybody else.
-func (e *Engine) fingerprint(secret string) string {
-	key := e.cfg.SecretKey
-	if len(key) == 0 {
-		key = []byte(e.cfg.Salt)
-	}
-	mac := hmac.New(sha256.New, key)
+func (u users) fingerprint(secret string) string {
+	mac := hmac.New(sha256.New, u.key)
 	mac.Write([]byte("secret of a connection\n" + secret))
 	return hex.EncodeToString(mac.Sum(nil)[:12])
 }
@@ -60,16 +64,16 @@ func withSender(pin json.RawMessage, as map[string]string) (json.RawMessage, err
 
 // userSince returns what of the credentials of a call in doubt changed since and is not known to be of the
 // same user, and whose credentials a lookup may use if that is nothing.
-func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (changed []account.Change, as map[string]string, err error) {
+func (u users) userSince(ctx context.Context, t *tool, m keep.Mutation) (changed []account.Change, as map[string]string, err error) {
 	was := m.SentAs().As
 	if len(was) == 0 {
 		return nil, nil, nil
 	}
-	now, err := e.sender(ctx, t)
+	now, err := u.sender(ctx, t)
 	if err != nil {
 		return nil, nil, err
 	}
-	if changed, err = e.otherUser(ctx, was, now); err != nil {
+	if changed, err = u.otherUser(ctx, was, now); err != nil {
 		return nil, nil, err
 	}
 	as = maps.Clone(now)
@@ -82,9 +86,9 @@ func (e *Engine) userSince(ctx context.Context, t *tool, m keep.Mutation) (chang
 }
 
 // otherUser returns what of the credentials of a call changed and is not known to be of the same user.
-func (e *Engine) otherUser(ctx context.Context, was, now map[string]string) (changed []account.Change, err error) {
+func (u users) otherUser(ctx context.Context, was, now map[string]string) (changed []account.Change, err error) {
 	for _, c := range account.Changes(was, now) {
-		q, _, err := e.userQuestion(ctx, c)
+		q, _, err := u.userQuestion(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -97,9 +101,9 @@ func (e *Engine) otherUser(ctx context.Context, was, now map[string]string) (cha
 
 // userQuestion returns the question about a change that counts, and which one of those about it that is; zero: the nth is
 // to be asked.
-func (e *Engine) userQuestion(ctx context.Context, c account.Change) (q keep.Escalation, n int, err error) {
+func (u users) userQuestion(ctx context.Context, c account.Change) (q keep.Escalation, n int, err error) {
 	for ; ; n++ {
-		switch q, err = e.store.Escalation(ctx, c.QuestionID(n)); {
+		switch q, err = u.store.Escalation(ctx, c.QuestionID(n)); {
 		case isNotFound(err):
 			return keep.Escalation{}, n, nil
 		case err != nil || !account.Withdrawn(q):
@@ -111,10 +115,10 @@ func (e *Engine) userQuestion(ctx context.Context, c account.Change) (q keep.Esc
 // signs returns the pin of c with whose credentials it would be sent now, and notes what of them may be
 // another user's than those of the call before it.
 func (x *execution) signs(ctx context.Context, call *takenCall, c ledger.Call, before keep.Mutation) (pin json.RawMessage, err error) {
-	if call.as, err = x.e.sender(ctx, call.tool); err != nil {
+	if call.as, err = x.e.users.sender(ctx, call.tool); err != nil {
 		return nil, unreadAccount(err)
 	}
-	if call.changed, err = x.e.otherUser(ctx, before.SentAs().As, call.as); err != nil {
+	if call.changed, err = x.e.users.otherUser(ctx, before.SentAs().As, call.as); err != nil {
 		return nil, &storeError{err}
 	}
 	return withSender(c.Pin, call.as)
@@ -170,7 +174,7 @@ func (e *Engine) askForUser(ctx context.Context, m keep.Mutation, changed []acco
 	fact := ledger.Fact{Evidence: ledger.Unsure, By: "reconcile"}
 	for _, c := range changed {
 		fact.Detail = fmt.Sprintf("it was sent with %s; %s", c.Before(), c.After())
-		q, n, err := e.userQuestion(ctx, c)
+		q, n, err := e.users.userQuestion(ctx, c)
 		if err == nil && q.ID == "" {
 			now := e.Now()
 			q = c.Question(m, n, now)

@@ -248,7 +248,7 @@ func Open(ctx context.Context, db Store, cfg Config) (*Host, error) {
 		err = h.Engine.Sync(ctx)
 	}
 	if err == nil {
-		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: tools, Budgets: h.Engine.Budgets, Secrets: tools.Secrets, Logger: cfg.Logger})
+		h.Operator, err = operator.New(watched, operator.Config{Policy: cfg.Policy, Now: h.Engine.Now, Executor: h.Engine, Results: engine.NewResults(tools, db, secretKey), Budgets: h.Engine.Budgets, Secrets: tools.Secrets, Logger: cfg.Logger})
 	}
 	if err != nil {
 		return nil, err

@@ -15,9 +15,17 @@ import (
 // SettleAccounts makes questions and runs fit the accounts that there are: it asks about
 // each account that needs a person, once, closes the questions about what was connected
 // since, and lets the runs continue that waited for it. It does what is left to do, so that
-// any host may do it at any time, and several may at once. The accounts are all that there
-// are, as they are now.
-func (o *Operator) SettleAccounts(ctx context.Context, accounts []keep.Account) error {
+// any host may do it at any time, and several may at once. What read returns are all accounts that there
+// are. It is called after the questions were read: what was asked about is there as it was then, or later.
+func (o *Operator) SettleAccounts(ctx context.Context, read func(context.Context) ([]keep.Account, error)) error {
+	asked, err := o.askedReconnect(ctx)
+	if err != nil {
+		return err
+	}
+	accounts, err := read(ctx)
+	if err != nil {
+		return err
+	}
 	now := o.now()
 	byName := make(map[string]keep.Account, len(accounts))
 	for _, a := range accounts {
@@ -29,7 +37,7 @@ func (o *Operator) SettleAccounts(ctx context.Context, accounts []keep.Account) 
 			return err
 		}
 	}
-	return errors.Join(o.closeReconnected(ctx, byName), o.continueRuns(ctx, byName), o.continueLookups(ctx, byName))
+	return errors.Join(o.closeReconnected(ctx, asked, byName), o.continueRuns(ctx, byName), o.continueLookups(ctx, byName))
 }
 
 // askReconnect asks about an account, if that was not done before.
@@ -48,33 +56,41 @@ func (o *Operator) askReconnect(ctx context.Context, a keep.Account) error {
 	return nil
 }
 
-// closeReconnected closes the questions about what the known accounts do not hold any more: something else was connected or
-// renewed in its place, or they are gone. The accounts may have been read before a question was asked: one about what an account
-// holds since stays, for nobody asks it again.
-func (o *Operator) closeReconnected(ctx context.Context, known map[string]keep.Account) error {
+// askedReconnect returns the open questions about accounts.
+func (o *Operator) askedReconnect(ctx context.Context) (ids []keep.EscalationID, err error) {
 	counts, err := o.store.CountEscalations(ctx, keep.EscalationFilter{Open: true})
 	if err != nil || counts[keep.AskReconnect] == 0 {
-		return err
+		return nil, err
 	}
 	for p := (keep.Page{Limit: 500}); ; {
 		list, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, q := range list {
-			a, is := known[law.Asked(q.ID)]
-			if q.Kind != keep.AskReconnect || is && (q.ID == law.QuestionID(a) || law.IsLater(q.ID, a)) {
-				continue
-			}
-			err := o.commit(ctx, "", 0, o.now(), keep.CloseEscalation{ID: q.ID})
-			if err != nil && !errors.Is(err, keep.ErrDecided) { // another host closed it
-				return fmt.Errorf("close question %s: %w", q.ID, err)
+			if q.Kind == keep.AskReconnect {
+				ids = append(ids, q.ID)
 			}
 		}
 		if p.After = next; next == "" {
-			return nil
+			return ids, nil
 		}
 	}
+}
+
+// closeReconnected closes the questions about what the accounts do not hold any more: something else was connected or
+// renewed in its place, or they are gone.
+func (o *Operator) closeReconnected(ctx context.Context, asked []keep.EscalationID, accounts map[string]keep.Account) error {
+	for _, id := range asked {
+		if a, is := accounts[law.Asked(id)]; is && id == law.QuestionID(a) {
+			continue
+		}
+		err := o.commit(ctx, "", 0, o.now(), keep.CloseEscalation{ID: id})
+		if err != nil && !errors.Is(err, keep.ErrDecided) { // another host closed it
+			return fmt.Errorf("close question %s: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // continueRuns plans the next attempt of each run that waits for an account, or for secrets

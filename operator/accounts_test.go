@@ -34,14 +34,25 @@ func (w *accountWorld) waits(name keep.WorkflowName, code, account string, gener
 	}
 }
 
+// having returns what reads accounts.
+func having(accounts ...keep.Account) func(context.Context) ([]keep.Account, error) {
+	return func(context.Context) ([]keep.Account, error) { return accounts, nil }
+}
+
+// settleBy has a host settle the accounts that read returns.
+func (w *accountWorld) settleBy(read func(context.Context) ([]keep.Account, error)) {
+	w.Helper()
+	if err := newOperator(w.T, w.Store).SettleAccounts(w.Context(), read); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // settle has two hosts settle accounts, and returns the open questions about accounts and
 // the runs that continue.
 func (w *accountWorld) settle(accounts ...keep.Account) (questions []keep.Escalation, runs map[keep.WorkflowName]bool) {
 	w.Helper()
 	for range 2 {
-		if err := newOperator(w.T, w.Store).SettleAccounts(w.Context(), accounts); err != nil {
-			w.Fatal(err)
-		}
+		w.settleBy(having(accounts...))
 	}
 	all, _, err := w.Escalations(w.Context(), keep.EscalationFilter{Open: true}, keep.Page{})
 	if err != nil {
@@ -99,7 +110,7 @@ func TestSettleAccounts(t *testing.T) {
 	}
 }
 
-// A host that read the accounts before one of them was renewed or connected again, and acts after, leaves the question alone that was
+// A host that read the accounts before one of them was renewed or connected, and acts after, leaves the question alone that was
 // asked about it since: nobody would ask it a second time.
 func TestSettleOldAccounts(t *testing.T) {
 	w := &accountWorld{t, memory.New()}
@@ -107,11 +118,18 @@ func TestSettleOldAccounts(t *testing.T) {
 	renewed := before
 	renewed.Generation++
 	again := law.Connect(before, keep.Account{Kind: keep.AccountConnected, Name: "my_mail", Pack: "gmail"}, noon.Add(time.Hour))
-	for name, lost := range map[string]keep.Account{"renewed": law.NeedsReconnect(renewed, "used up"), "connected": law.NeedsReconnect(again, "used up")} {
-		if questions, _ := w.settle(lost); len(questions) != 1 {
-			t.Fatalf("%s: asked %+v", name, questions)
-		}
-		if questions, _ := w.settle(before); len(questions) != 1 || questions[0].ID != law.QuestionID(lost) {
+	first := before
+	first.Name = "shop"
+	for name, lost := range map[string]keep.Account{
+		"renewed": law.NeedsReconnect(renewed, "used up"), "connected": law.NeedsReconnect(again, "used up"), "connected for the first time": law.NeedsReconnect(first, "used up"),
+	} {
+		w.settleBy(func(ctx context.Context) ([]keep.Account, error) {
+			if questions, _ := w.settle(lost); len(questions) != 1 || questions[0].ID != law.QuestionID(lost) { // another host, after this one read the accounts
+				t.Errorf("%s: asked %+v", name, questions)
+			}
+			return []keep.Account{before}, nil
+		})
+		if questions, _ := w.settle(before, lost); len(questions) != 1 || questions[0].ID != law.QuestionID(lost) {
 			t.Errorf("%s: a host that is late leaves %+v (law: nothing-lost)", name, questions)
 		}
 		lost.Generation++
@@ -164,7 +182,7 @@ func TestSettleSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := o.SettleAccounts(w.Context(), nil); err != nil {
+		if err := o.SettleAccounts(w.Context(), having()); err != nil {
 			t.Fatal(err)
 		}
 		if r, err = w.Store.Run(w.Context(), r.ID); err != nil || r.RetryAt.IsZero() == c.want {

@@ -49,7 +49,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Results knows what calls of tools bring; *engine.Tools is one.
+// Results knows what calls of tools bring; engine.Results is one.
 type Results interface {
 	// ResultSchema returns the JSON Schema of what a tool brings; nil: anything.
 	ResultSchema(tool keep.ToolName) json.RawMessage

@@ -155,6 +155,10 @@ func TestRetryNow(t *testing.T) {
 			doubt(r, m)
 			m.Level = keep.LevelWitness
 		}, "asks now what became of x.y on to; sends nothing", ""},
+		"lookup without its tool": {func(r *keep.Run, m *keep.Mutation) {
+			doubt(r, m)
+			m.Error = keep.Failf(keep.ClassUnknown, keep.CodeToolMissing, "there is no tool x.y")
+		}, "asks now what became of x.y on to; sends nothing while there is no tool x.y", ""},
 		"lookup under its key": {doubt, "asks now what became of x.y on to; sends the same call with the same key", ""},
 		"nobody knows": {func(r *keep.Run, m *keep.Mutation) {
 			doubt(r, m)

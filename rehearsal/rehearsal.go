@@ -58,6 +58,9 @@ type Config struct {
 	// zero, there is no limit.
 	Works int
 
+	// Skips reports whether a person skips a call of which it stays unknown whether it happened, once asked. If nil, nobody is there.
+	Skips func(keep.Mutation) bool
+
 	// Approved makes calls that need a person's approval without it.
 	Approved bool
 
@@ -203,7 +206,11 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	db.maxRuns, db.works, db.full, db.broke = cfg.MaxRuns, cfg.Works, func() { end(errCut) }, func(err error) { end(&baseError{err}) }
-	err = h.RunUntilIdle(running)
+	for more := true; more && err == nil && running.Err() == nil; {
+		if err = h.RunUntilIdle(running); err == nil {
+			more, err = skip(ctx, h, db.memory, cfg.Skips)
+		}
+	}
 	if errors.Is(context.Cause(running), errCut) {
 		return began, true, nil
 	}
@@ -211,6 +218,26 @@ func stage(ctx context.Context, h *host.Host, db *overlay, cfg Config, clock *cl
 		return began, false, broke.err
 	}
 	return began, false, err
+}
+
+// skip answers the questions about calls in doubt that are skipped, and reports whether there was one.
+func skip(ctx context.Context, h *host.Host, db *memory.Store, skips func(keep.Mutation) bool) (any bool, err error) {
+	if skips == nil {
+		return false, nil
+	}
+	asked, err := whole(func(p keep.Page) ([]keep.Escalation, string, error) {
+		return db.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+	})
+	for _, q := range asked {
+		if err != nil || !q.AboutDoubt() {
+			continue
+		}
+		var m keep.Mutation
+		if m, err = db.Mutation(ctx, q.Mutation); err == nil && skips(m) {
+			any, err = true, h.Decide(ctx, q.ID, keep.Decision{Action: keep.Skip, By: "rehearsal", From: "rehearsal"})
+		}
+	}
+	return any, err
 }
 
 // notDue returns the producers and jobs that are due after now. If hurry is set, it makes them due now instead.

@@ -206,6 +206,7 @@ func (b *Bench) evidence(ctx context.Context, base Base, failed keep.Run, w *hos
 	for _, name := range slices.Sorted(maps.Keys(w.Sources)) {
 		e.Is += w.Sources[name] + "\n"
 	}
+	e.Rekeyed = append(e.Rekeyed, law.Rebased(e.Was, e.Is, base.Script.Keys)...)
 	timed, err := b.timed(ctx, w)
 	if err != nil {
 		return err

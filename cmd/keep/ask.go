@@ -78,7 +78,7 @@ func (a *app) opening(r database.Role) client.Opener {
 			return nil, daemon.Actors{}, nil, err
 		}
 		// Opened only by a decision that needs them; see there.
-		results := &configured{cfg: cfg}
+		results := &configured{cfg: cfg, db: db}
 		o, err := a.operatorOf(ctx, cfg, db, r, results)
 		if err != nil {
 			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close())

@@ -21,6 +21,7 @@ import (
 // process. Few decisions need that, so the connections are opened for the first one.
 type configured struct {
 	cfg   *config.Config
+	db    database.DB
 	conns []connector.Connection
 	tools *engine.Tools    // nil: not opened yet
 	rt    *sandbox.Runtime // nil: not opened yet
@@ -92,5 +93,9 @@ func (c *configured) ReadResult(ctx context.Context, m keep.Mutation) (json.RawM
 	if len(c.cfg.Missing) > 0 && tools.ReadsResult(m.Tool) { // nothing may be called then
 		return nil, true, errors.New("the result cannot be read: " + c.cfg.Missing[0].Message)
 	}
-	return tools.ReadResult(ctx, m)
+	key, err := c.db.LinkKey(ctx)
+	if err != nil {
+		return nil, true, err
+	}
+	return engine.NewResults(tools, c.db, key).ReadResult(ctx, m)
 }

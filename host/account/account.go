@@ -43,10 +43,10 @@ type Config struct {
 	// Logger receives what a person should hear of. If nil, slog.Default().
 	Logger *slog.Logger
 
-	// Settle makes questions and runs fit the accounts that there are, which are its argument:
+	// Settle makes questions and runs fit the accounts that there are, which read returns:
 	// it is called when one has changed, when a call was refused for one, and every now and
 	// then. If nil, nobody is asked.
-	Settle func(ctx context.Context, all []keep.Account) error
+	Settle func(ctx context.Context, read func(context.Context) ([]keep.Account, error)) error
 
 	// Trace is called between durable steps; tests die there. If nil, nothing is called.
 	Trace func(p Point)
@@ -218,11 +218,9 @@ func (m *Manager) Settle(ctx context.Context) error {
 	if m.cfg.Settle == nil {
 		return nil
 	}
-	all, err := m.cfg.Store.Accounts(ctx, keep.AccountConnected)
-	if err != nil {
-		return err
-	}
-	return m.cfg.Settle(ctx, all)
+	return m.cfg.Settle(ctx, func(ctx context.Context) ([]keep.Account, error) {
+		return m.cfg.Store.Accounts(ctx, keep.AccountConnected)
+	})
 }
 
 // settle is Settle after a change, which stands whatever becomes of it: it is done again

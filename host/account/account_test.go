@@ -144,7 +144,7 @@ func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 
 // host returns a manager of a host.
 func (w *world) host(name string) *account.Manager {
-	settle := func(context.Context, []keep.Account) error {
+	settle := func(context.Context, func(context.Context) ([]keep.Account, error)) error {
 		if w.settle == nil {
 			return nil
 		}

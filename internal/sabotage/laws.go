@@ -89,6 +89,12 @@ var lawsBreaks = []Break{
 		"t.moved(x.mut) {\n\t\treturn \"sends nothing\"", "false {\n\t\treturn \"sends nothing\"", "./engine -run TestLookupOfAPlace"},
 	{"lookup-as-another-user-is-said-to-send", "explained", "law/lifecycle/explain.go",
 		`case ledger.OfAnotherUser(m.Error):`, `case false:`, "./engine -run TestDoubtUnderAnotherUser"},
+	{"result-is-read-with-other-credentials", "bound-to-its-world", "engine/result.go",
+		`case len(changed) > 0:`, `case len(changed) > 0 && false:`, "./engine -run TestResultIsNotRead"},
+	{"lookup-without-a-tool-is-said-to-send", "explained", "law/lifecycle/explain.go",
+		`ledger.ToolMissing(m.Error):
+		return`, `false:
+		return`, "./engine -run TestCheckAgainSays"},
 	{"lookup-leaves-a-person-s-word", "bound-to-its-world", "law/ledger/ledger.go",
 		`vouched = Evidence(m.Evidence) == DidNotHappen`, `vouched = vouched || Evidence(m.Evidence) == DidNotHappen`, "./law/ledger -run TestVouched"},
 	{"look-is-left-out-without-a-place", "once", "engine/call.go",
@@ -314,6 +320,10 @@ var lawsBreaks = []Break{
 		`Connector: m.Connector, Was: m.SentAs().Was}`, `Connector: m.Connector, Was: []keep.ToolName{}}`, "./cmd/keep -run TestScripts$/renames_twice"},
 	{"was-knows-the-last-name-alone", "once", "connector/names.go",
 		`slices.Concat(Names{c.Name}, c.Was)`, `slices.Concat(Names{c.Name}, c.Was[:min(1, len(c.Was))])`, "./engine -run TestAnItemIsRenamedTwice"},
+	{"former-name-in-a-grant-is-not-said", "explained", "law/grant/grant.go",
+		`); i >= 0 {
+			v.Why`, `); i >= 0 && false {
+			v.Why`, "./law/grant -run TestNamesOfBefore"},
 	{"condition-ends-with-the-name", "permitted", "law/grant/grant.go",
 		`case slices.ContainsFunc(before, e.Matches):`, `case false:`, "./law/grant -run TestNamesOfBefore"},
 	{"condition-of-before-is-not-asked", "permitted", "engine/permit.go",

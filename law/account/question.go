@@ -2,7 +2,6 @@ package account
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -48,16 +47,6 @@ func Asked(id keep.EscalationID) string {
 		rest = rest[:max(strings.LastIndexByte(rest, '_'), 0)]
 	}
 	return rest
-}
-
-// IsLater reports whether a question is about what an account held after it was as a: whoever has a read it before, and the question
-// is not over for that.
-func IsLater(id keep.EscalationID, a keep.Account) bool {
-	rest, ok := strings.CutPrefix(string(id), questionPrefix+a.Name+"_")
-	at, n, both := strings.Cut(rest, "_")
-	connected, err := strconv.ParseInt(at, 10, 64)
-	generation, err2 := strconv.ParseInt(n, 10, 64)
-	return ok && both && err == nil && err2 == nil && generation > a.Generation && connected >= a.ConnectedAt.UnixMilli()
 }
 
 // Question returns what a person is asked about an account that needs one.

@@ -104,7 +104,11 @@ type Verdict struct {
 // nothing, and its conditions count.
 func (r *Rules) Check(tool keep.ToolName, params []byte, before ...keep.ToolName) Verdict {
 	if !slices.ContainsFunc(r.entries, func(e entry) bool { return e.Matches(tool) }) {
-		return Verdict{Why: "its grant does not name the tool"}
+		v := Verdict{Why: "its grant does not name the tool"}
+		if i := slices.IndexFunc(r.entries, func(e entry) bool { return slices.ContainsFunc(before, e.Matches) }); i >= 0 {
+			v.Why += fmt.Sprintf(", but %s, as it was called: that allows nothing, so give it %s", r.entries[i].Tool, tool)
+		}
+		return v
 	}
 	v := Verdict{Allowed: true}
 	var values any

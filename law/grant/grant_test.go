@@ -92,8 +92,8 @@ func TestNamesOfBefore(t *testing.T) {
 		ask   bool
 		why   string
 	}{
-		{"only a name of before", []keep.GrantedTool{{Tool: "bank.pay"}}, false, false, "does not name"},
-		{"all of a connection of before", []keep.GrantedTool{{Tool: "old.*"}}, false, false, "does not name"},
+		{"only a name of before", []keep.GrantedTool{{Tool: "bank.pay"}}, false, false, "does not name the tool, but bank.pay, as it was called"},
+		{"all of a connection of before", []keep.GrantedTool{{Tool: "old.*"}}, false, false, "does not name the tool, but old.*, as it was called"},
 		{"a condition of before, first", []keep.GrantedTool{{Tool: "bank.pay", When: "params.n == 2"}, {Tool: "bank.*"}}, false, false, "its grant of bank.pay, as the tool was called, does not hold"},
 		{"a condition of before", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "bank.pay", When: "params.n == 2"}}, false, false, "its grant of bank.pay"},
 		{"a condition of before that holds", []keep.GrantedTool{{Tool: "bank.*"}, {Tool: "bank.pay", When: "params.n == 1"}}, true, false, ""},

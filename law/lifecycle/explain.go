@@ -178,8 +178,10 @@ func LookupEffect(m keep.Mutation) string {
 	switch {
 	case ledger.OfAnotherUser(m.Error):
 		return "sends nothing while the connection has the credentials of another user"
+	case m.Level == keep.LevelKey && ledger.ToolMissing(m.Error):
+		return fmt.Sprintf("sends nothing while there is no tool %s", m.Tool)
 	case m.Level == keep.LevelKey:
-		return "sends the same call with the same key, by which the service knows it: one that happened does not happen again"
+		return "sends the same call with the same key, or nothing if the service may not know that any more: one that happened does not happen again"
 	}
 	return "sends nothing"
 }

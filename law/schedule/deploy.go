@@ -22,8 +22,8 @@ func Deployed(h keep.Handler, states []keep.HandlerState, before keep.Deployment
 	s := of(h.Name)
 	s.IdleSeq = 0
 	if h.Kind == keep.Consumer {
-		if was := calledIn(before.Definition, h); was != h.Name {
-			s.WakeAt = of(was).WakeAt
+		if was := of(calledIn(before.Definition, h)); was.Handler != h.Name {
+			s.WakeAt = was.WakeAt
 		}
 		return s, nil
 	}

@@ -54,6 +54,11 @@ func Returns(v any) Fake { return func(json.RawMessage) (any, error) { return v,
 // Fails is a Fake that returns err each time.
 func Fails(err error) Fake { return func(json.RawMessage) (any, error) { return nil, err } }
 
+// Skipped is a Fake of a call whose answer is lost, and that a person skips: nobody knows whether it happened.
+func Skipped(json.RawMessage) (any, error) { return nil, errSkipped }
+
+var errSkipped = errors.New("no answer came, and a person skips the call")
+
 // A Call is one of a tool that changes something.
 type Call struct {
 	Tool   keep.ToolName
@@ -92,10 +97,10 @@ func (b Bench) Run(ctx context.Context, name keep.HandlerName) (*Result, error) 
 	}
 	once := policy.Default()
 	once.Retry.Attempts = 0
-	s := &stage{fakes: b.Fakes}
+	s := &stage{fakes: b.Fakes, skips: make(map[keep.MutationKey]bool)}
 	cfg := rehearsal.Config{
 		Script: w, Handlers: []keep.HandlerName{name}, Works: 1, Approved: true,
-		Connections: b.Connections, Services: s, Policy: &once, Now: b.Now,
+		Connections: b.Connections, Services: s, Policy: &once, Now: b.Now, Skips: s.skipped,
 	}
 	if err := b.furnish(&cfg, w.Definition, h); err != nil {
 		return nil, err
@@ -144,8 +149,16 @@ func (b Bench) furnish(cfg *rehearsal.Config, d keep.Definition, h keep.Handler)
 type stage struct {
 	fakes map[keep.ToolName]Fake
 
-	mu    sync.Mutex // protects calls
+	mu    sync.Mutex // protects all below
 	calls []Call
+	skips map[keep.MutationKey]bool
+}
+
+// skipped reports whether the fake of a call was Skipped.
+func (s *stage) skipped(m keep.Mutation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.skips[m.Key]
 }
 
 // answer is what the fake of a tool answers.
@@ -178,6 +191,9 @@ func (s *stage) Call(_ context.Context, m keep.Mutation) (connector.Receipt, err
 		return connector.Receipt{}, nil
 	}
 	result, err := s.answer(m.Tool, m.Payload)
+	s.mu.Lock()
+	s.skips[m.Key] = errors.Is(err, errSkipped)
+	s.mu.Unlock()
 	return connector.Receipt{Result: result}, err
 }
 
@@ -196,6 +212,11 @@ func (s *stage) result(d keep.Definition, out *rehearsal.Result) (*Result, error
 	}
 	r := &Result{Calls: slices.Clone(s.calls), Stored: out.Stored, Items: out.Items}
 	run := out.Runs[0]
+	for _, r := range out.Runs {
+		if r.Chain == run.Chain { // after a call that was skipped there is another attempt
+			run = r
+		}
+	}
 	r.Title, r.WakeAt = run.Title, run.WakeAt
 	for _, res := range run.Reservations {
 		for _, id := range res.IDs {

@@ -95,6 +95,52 @@ func TestWhatAHostRefuses(t *testing.T) {
 	}
 }
 
+// A call that a person skips, after its answer was lost and lookups told nothing: Next is told so, and so is a job, which
+// continues with its other items.
+func TestSkippedCall(t *testing.T) {
+	fakes := map[keep.ToolName]handlertest.Fake{"svc.do": func(params json.RawMessage) (any, error) {
+		if strings.Contains(string(params), `"a"`) {
+			return handlertest.Skipped(params)
+		}
+		return "done", nil
+	}}
+	call := map[string]string{"id": "a"}
+	w := &handler.Workflow{Name: "w", Topics: []keep.TopicName{"in", "out"}, Handlers: []handler.Handler{handler.Consumer[data, string]{
+		Name: "c", Subscribe: []keep.TopicName{"in"},
+		Prepare: func(_ context.Context, _ *handler.Reader, ev *handler.Event) (handler.Prepared[data], error) {
+			return handler.Prepared[data]{Reserve: []keep.EventRef{{Topic: "in", MessageID: ev.MessageID}}, Title: "One"}, nil
+		},
+		Mutate: func(context.Context, *handler.Getter, handler.Prepared[data]) (handler.Call, error) {
+			return handler.Call{Tool: "svc.do", Params: call}, nil
+		},
+		Next: func(ctx context.Context, pub *handler.Publisher, _ handler.Prepared[data], o handler.Outcome[string]) error {
+			return pub.Publish(ctx, "out", handler.Message{ID: keep.MessageID(o.Status)})
+		},
+	}, handler.Job{Name: "j", Schedule: keep.Schedule{Interval: time.Hour}, Run: func(ctx context.Context, w *handler.Worker) error {
+		for _, id := range []string{"a", "b"} {
+			if err := w.Item(ctx, id, id, func(ctx context.Context, it *handler.Item) error {
+				if it.Done() {
+					return nil
+				}
+				return it.Call(ctx, "svc.do", map[string]string{"id": id}, nil)
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}}}
+	b := handlertest.Bench{Workflow: w, Connections: conns, Fakes: fakes, Events: []handlertest.Event{{Topic: "in", ID: "1"}}}
+	got, err := b.Run(t.Context(), "c")
+	if err != nil || len(got.Calls) != 1 || len(got.Published) != 1 || got.Published[0].ID != keep.MessageID(handler.Skipped) || len(got.Reserved) != 1 || got.Title != "One" {
+		t.Errorf("a consumer: %+v, %v; want one call, and that Next was told skipped", got, err)
+	}
+	b.Events = nil
+	got, err = b.Run(t.Context(), "j")
+	if err != nil || len(got.Calls) != 2 || len(got.Items) != 2 || got.Items[0].Status != keep.ItemSkipped || got.Items[1].Status != keep.ItemDone {
+		t.Errorf("a job: %+v, %v; want two calls, a skipped item and a done one", got, err)
+	}
+}
+
 // One run of a producer, of a consumer that has more than one event, and of a job.
 func TestOneRun(t *testing.T) {
 	now := time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC)

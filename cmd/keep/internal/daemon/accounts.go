@@ -21,7 +21,7 @@ import (
 
 // A Settle makes questions and runs fit the accounts that there are; see
 // operator.SettleAccounts.
-type Settle = func(ctx context.Context, all []keep.Account) error
+type Settle = func(ctx context.Context, read func(context.Context) ([]keep.Account, error)) error
 
 // NewAccounts returns the accounts of a database, with the OAuth clients that a
 // configuration names at each renewal.

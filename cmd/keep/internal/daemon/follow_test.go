@@ -206,7 +206,7 @@ func sessionOf(t *testing.T, cfg *config.Config, log *slog.Logger) *Session {
 		t.Fatal(err)
 	}
 	env := Env{Log: log}
-	s.Accounts = env.NewAccounts(s.config, db, func(context.Context, []keep.Account) error { return nil })
+	s.Accounts = env.NewAccounts(s.config, db, func(context.Context, func(context.Context) ([]keep.Account, error)) error { return nil })
 	s.Host, err = host.Open(t.Context(), s.DB, host.Config{Connections: s.conns, Policy: &cfg.Policy, Logger: log})
 	if err != nil {
 		t.Fatal(err)

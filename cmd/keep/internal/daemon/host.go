@@ -131,7 +131,9 @@ func (s *Session) Open(ctx context.Context, e Env, watch Watch) (err error) {
 		return err
 	}
 	s.closers = append(s.closers, s.DB.Close)
-	s.Accounts = e.NewAccounts(s.config, s.DB, func(ctx context.Context, all []keep.Account) error { return s.Host.SettleAccounts(ctx, all) })
+	s.Accounts = e.NewAccounts(s.config, s.DB, func(ctx context.Context, read func(context.Context) ([]keep.Account, error)) error {
+		return s.Host.SettleAccounts(ctx, read)
+	})
 	s.Project.Cfg.UseAccounts(s.Accounts)
 	if err := s.CheckNames(ctx, e, s.DB); err != nil {
 		return err

@@ -1,0 +1,52 @@
+package repair_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/repair"
+)
+
+// TestRebased: what the function of an order key calls is a part of it, wherever it is declared, and nothing else is.
+func TestRebased(t *testing.T) {
+	const script = `
+import { clean as tidy } from "./clean.ts";
+const parts = { iban: (mail) => mail.iban };
+async function by(mail) {
+	return tidy(parts.iban(mail));
+}
+const limit =
+	20;
+function pay(ctx, mail) {
+	if (mail.amount > limit) return;
+	return ctx.bank.pay(mail.amount);
+}
+export default Keep.workflow({
+	consumers: { pay: { key: (event) => by(event.payload), mutate: pay } },
+});
+export function clean(text) {
+	return text.trim(); // of spaces
+}
+`
+	keys := map[keep.HandlerName]string{"pay": "(event) => by(event.payload)", "send": "(event) => event.payload.limit"}
+	for _, tt := range []struct {
+		name, old, now string
+		want           int
+	}{
+		{"nothing", "", "", 0},
+		{"a remark", "// of spaces", "", 0},
+		{"the work", "mail.amount > limit", "mail.amount >= limit", 0},
+		{"another constant", "\t20;", "\t30;", 0},
+		{"the handler", "mutate: pay", "mutate: async (ctx) => {}", 0},
+		{"what it calls", "tidy(parts", "(parts", 1},
+		{"an object with a function", "mail.iban };", "mail.owner };", 1},
+		{"what that calls", "text.trim()", "text", 1},
+		{"where that is from", "clean as tidy", "dirty as tidy", 1},
+		{"a function in its place", "const limit", "const by = (mail) => mail.owner;\nconst limit", 1},
+	} {
+		if got := repair.Rebased(script, strings.Replace(script, tt.old, tt.now, 1), keys); len(got) != tt.want {
+			t.Errorf("%s: %q, want %d sentences", tt.name, got, tt.want)
+		}
+	}
+}
