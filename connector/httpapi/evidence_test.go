@@ -270,7 +270,12 @@ func TestWitnessed(t *testing.T) {
 		{"fields", 200, `{"data":[{"email":"ada@x","n":"17.0"}]}`, connector.Retry},
 		{"fields", 200, `{"data":[{"email":"ada@x","n":18}]}`, connector.Absent},
 		{"fields", 200, `{"data":[{"email":"bob@x","n":17}]}`, connector.Absent},
-		{"fields", 200, `{"data":[{"email":"ada@x"}]}`, connector.Absent},
+		// entries that show nothing of a param by which ours would be recognised
+		{"fields", 200, `{"data":[{"email":"bob@x"}]}`, connector.Unwitnessed},
+		{"fields", 200, `{"data":[{"email":"ada@x"}]}`, connector.Unwitnessed},
+		{"fields", 200, `{"data":[{"email":"bob@x"},{"email":"eve@x","n":null}]}`, connector.Absent},
+		{"fields", 200, `{"data":[]}`, connector.Absent},
+		{"complete", 200, `{"data":[{"id":5}]}`, connector.Absent}, // others lack our mark
 		{"state", 200, `{"data":[{"ref":"tok-1","state":"pending"}]}`, connector.Retry},
 		{"state", 200, `{"data":[{"ref":"tok-1","state":"paid"}]}`, connector.Happened},
 		{"state", 200, `{"data":[{"ref":"tok-2","state":"paid"}]}`, connector.Absent},
@@ -608,6 +613,13 @@ pages = { style = "page", items = "$.data", param = "page", size = 2, size_param
 		{[]string{`{"data":[` + other + `],"has_more":true}`}, "", connector.Retry},
 		{[]string{`{"data":[` + other + `]}`}, `</payments?page=2>; rel="next"`, connector.Retry},
 		{[]string{`{"data":[` + other + `],"has_more":false}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `],"next":null}`, `{"detail":"Invalid page."}`}, "", connector.Absent},
+		// one that says nothing is not known to be the last: services cap how many they give
+		{[]string{`{"data":[` + other + `]}`, `{"data":[` + ours + `]}`, `{"data":[]}`}, "", connector.Happened},
+		{[]string{`{"data":[` + other + `]}`, `{"data":[]}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `]}`, `{"data":[{"metadata":{"keep_id":"tok-2"}}]}`, `{"data":[]}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `]}`, `{"detail":"Invalid page."}`}, "", connector.Retry},
+		{[]string{`{"data":[` + other + `]}`}, "", connector.Retry}, // the same page again and again
 		{[]string{`{"data":[` + other + `,` + other + `],"has_more":true}`, `{"data":[],"has_more":false}`}, "", connector.Absent},
 		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[]}`}, "", connector.Retry},
 		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[` + ours + `]}`}, "", connector.Happened},

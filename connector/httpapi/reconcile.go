@@ -285,7 +285,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 	case f != nil:
 		return retry(f.Message), nil
 	case whole && m.lookup.absentFrom(list):
-		found = connector.Answer{Verdict: connector.Absent, Detail: fmt.Sprintf(", a complete list of %d without it", list.entries)}
+		found = list.absence(fmt.Sprintf(", a complete list of %d without it", list.entries))
 	case whole && list.entries == 0 && list.part == "":
 		found = connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
 	case list.part != "" || list.near:
@@ -377,7 +377,7 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 	}
 	switch {
 	case listed && l.absentFrom(list):
-		return connector.Answer{Verdict: connector.Absent, Detail: ", a complete list without it"}
+		return list.absence(", a complete list without it")
 	case listed && len(records) == 0 && list.part == "":
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
 	case listed:
