@@ -200,6 +200,8 @@ var lawsBreaks = []Break{
 		`return connector.Answer{Verdict: connector.Unwitnessed}`, `return connector.Answer{Verdict: connector.Absent}`, "./connector/httpapi -run TestWitnessed"},
 	{"other-records-are-absence", "witnessed", "connector/httpapi/reconcile.go",
 		`case listed && l.absentFrom(list):`, `case listed:`, "./connector/httpapi -run TestWitnessed"},
+	{"row-that-is-gone-was-never-there", "witnessed", "connector/sqldb/ledger.go",
+		`if r.spec.NeedsControl {`, `if false {`, "./connector/sqldb -run TestRowThatWasTakenAway"},
 	{"short-page-is-the-last", "witnessed", "connector/httpapi/lookup.go",
 		"\t\tl.pages.thorough = true\n", "", "./connector/httpapi -run TestAShortPageThatSaysMore"},
 	{"same-page-is-the-next", "witnessed", "connector/httpapi/pages.go",
