@@ -588,6 +588,27 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 	}
 }
 
+// TestFoundInAnotherEncoding: an effect that is found in an answer that is not UTF-8, and names no other encoding, comes with a
+// warning, since its result is not as the service sent it.
+func TestFoundInAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, body string
+		warned     bool
+	}{
+		{"", "{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}", true},
+		{"", "[{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}]", true},
+		{"", "[{\"ref\":\"tok-1\",\"name\":\"Ada\"},{\"name\":\"Andr\xe9\"}]", false},
+		{"application/json; charset=iso-8859-1", "{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}", false},
+		{"", "{\"ref\":\"tok-1\",\"name\":\"André \uFFFD\"}", false},
+	} {
+		a := ask(t, lookups, "byToken", reply{status: 200, kind: c.kind, body: c.body})
+		if a.Verdict != connector.Happened || strings.Contains(a.Warning, "U+FFFD") != c.warned {
+			t.Errorf("%q of %q: %q with the warning %q", c.body, c.kind, a.Verdict, a.Warning)
+		}
+	}
+}
+
 // TestAShortPageThatSaysMore holds a lookup to the law where the service gives fewer entries to a page than it was
 // asked for: what it says of more pages counts, and so does a page that says that it failed.
 func TestAShortPageThatSaysMore(t *testing.T) {
