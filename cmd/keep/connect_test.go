@@ -231,6 +231,42 @@ func TestConnect(t *testing.T) {
 	}
 }
 
+// What renews and what revokes an account goes where its tokens are from, whatever the pack and keep.toml say by then; who connects
+// it again chooses the new place.
+func TestTokensGoWhereTheyAreFrom(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	asked := make(chan string, 10)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(other.Close)
+	if out, status := d.connect(func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") }); status != exit.Done {
+		t.Fatalf("connect: status %d: %s", status, out)
+	}
+	d.write("keep.toml", fmt.Sprintf("[connections.diary]\nconnector = \"diary\"\naccount = \"diary\"\n\n[packs.diary]\nclient_id = \"public\"\ntoken_url = \"%[1]s/token\"\nrevoke_url = \"%[1]s/revoke\"\n", other.URL))
+	for _, args := range [][]string{{"accounts", "renew", "diary"}, {"accounts", "renew", "diary"}, {"accounts", "revoke", "diary", "--yes"}} {
+		if out, status := d.keep(args...); status != exit.Done {
+			t.Errorf("keep %s: status %d: %s", strings.Join(args, " "), status, out)
+		}
+	}
+	select {
+	case path := <-asked:
+		t.Errorf("another place was sent a token: %s", path)
+	default:
+	}
+	d.connect(func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") })
+	select {
+	case path := <-asked:
+		if path != "/token" {
+			t.Errorf("connecting again asks for %s", path)
+		}
+	default:
+		t.Errorf("connecting again does not ask the new place: %s", d.talk)
+	}
+}
+
 // --scopes asks for more than the tools need; the account has what was granted.
 func TestConnectScopes(t *testing.T) {
 	t.Parallel()

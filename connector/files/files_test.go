@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -135,6 +136,22 @@ func TestList(t *testing.T) {
 	}
 	if _, err := read(t, open(t, files.Config{Root: root + "/gone"}), "list", `{}`); class(err) != keep.ClassPrecondition {
 		t.Errorf("missing root: %v, want precondition", err)
+	}
+}
+
+// TestNameThatIsNotUTF8: no text could name it, so a list that would have it fails and says which; a list of others does not.
+func TestNameThatIsNotUTF8(t *testing.T) {
+	if runtime.GOOS == "darwin" {
+		t.Skip("its file systems have no such names")
+	}
+	root := t.TempDir()
+	plant(t, root, map[string]string{"a.txt": "x", "b\xff.csv": "x"})
+	conn := open(t, files.Config{Root: root})
+	if _, err := read(t, conn, "list", `{}`); class(err) != keep.ClassLogic || !strings.Contains(err.Error(), `b\xff.csv`) {
+		t.Errorf("list: %v, want that it names the file", err)
+	}
+	if got, err := read(t, conn, "list", `{"glob":"*.txt"}`); err != nil || !strings.Contains(got, "a.txt") {
+		t.Errorf("list of others: %s, %v", got, err)
 	}
 }
 

@@ -158,6 +158,15 @@ func (a answer) record() (json.RawMessage, error) {
 	return raw, err
 }
 
+// found is the receipt of an effect that a lookup finds in one of the records of a.
+func (a answer) found(record json.RawMessage) connector.Receipt {
+	r := connector.Receipt{Result: record}
+	if !utf8.Valid(a.body) && bytes.ContainsRune(record, utf8.RuneError) {
+		r.Warning = "the answer is not UTF-8; what is no UTF-8 in the result was replaced by U+FFFD"
+	}
+	return r
+}
+
 // wrapped is the result for a body that is not JSON.
 func (a answer) wrapped(kind string) map[string]any {
 	w := map[string]any{"status": a.status, "type": kind}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -168,6 +169,9 @@ func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
 	if s.sent == nil {
 		s.sent = l.sent(mut)
 	}
+	for i := range s.sent {
+		s.sent[i].shown = s.sent[i].shown || len(fieldOf(record, s.sent[i].field)) > 0
+	}
 	s.near = s.near || len(s.sent) > 0 && resembles(record, s.sent)
 }
 
@@ -177,6 +181,17 @@ func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
 func (l *lookup) absentFrom(s search) bool {
 	byToken := slices.Contains(l.asked(), tokenParam)
 	return l.complete && s.part == "" && !s.near && (s.entries == 0 || l.comparesCall() && !byToken)
+}
+
+// absence is what a list that shows no effect is worth. If none of its entries has a field that ours would be recognised by,
+// ours may be one of them, unless the field is our mark's, which entries of others lack.
+func (s search) absence(detail string) connector.Answer {
+	for _, f := range s.sent {
+		if !f.mark && !f.shown {
+			return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + ", but no entry has the field " + f.field}
+		}
+	}
+	return connector.Answer{Verdict: connector.Absent, Detail: detail}
 }
 
 // why says what keeps a list from showing that there is no effect.

@@ -270,7 +270,12 @@ func TestWitnessed(t *testing.T) {
 		{"fields", 200, `{"data":[{"email":"ada@x","n":"17.0"}]}`, connector.Retry},
 		{"fields", 200, `{"data":[{"email":"ada@x","n":18}]}`, connector.Absent},
 		{"fields", 200, `{"data":[{"email":"bob@x","n":17}]}`, connector.Absent},
-		{"fields", 200, `{"data":[{"email":"ada@x"}]}`, connector.Absent},
+		// entries that show nothing of a param by which ours would be recognised
+		{"fields", 200, `{"data":[{"email":"bob@x"}]}`, connector.Unwitnessed},
+		{"fields", 200, `{"data":[{"email":"ada@x"}]}`, connector.Unwitnessed},
+		{"fields", 200, `{"data":[{"email":"bob@x"},{"email":"eve@x","n":null}]}`, connector.Absent},
+		{"fields", 200, `{"data":[]}`, connector.Absent},
+		{"complete", 200, `{"data":[{"id":5}]}`, connector.Absent}, // others lack our mark
 		{"state", 200, `{"data":[{"ref":"tok-1","state":"pending"}]}`, connector.Retry},
 		{"state", 200, `{"data":[{"ref":"tok-1","state":"paid"}]}`, connector.Happened},
 		{"state", 200, `{"data":[{"ref":"tok-2","state":"paid"}]}`, connector.Absent},
@@ -583,6 +588,27 @@ func TestLookupMustFindWhatWasSent(t *testing.T) {
 	}
 }
 
+// TestFoundInAnotherEncoding: an effect that is found in an answer that is not UTF-8, and names no other encoding, comes with a
+// warning, since its result is not as the service sent it.
+func TestFoundInAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, body string
+		warned     bool
+	}{
+		{"", "{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}", true},
+		{"", "[{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}]", true},
+		{"", "[{\"ref\":\"tok-1\",\"name\":\"Ada\"},{\"name\":\"Andr\xe9\"}]", false},
+		{"application/json; charset=iso-8859-1", "{\"ref\":\"tok-1\",\"name\":\"Andr\xe9\"}", false},
+		{"", "{\"ref\":\"tok-1\",\"name\":\"André \uFFFD\"}", false},
+	} {
+		a := ask(t, lookups, "byToken", reply{status: 200, kind: c.kind, body: c.body})
+		if a.Verdict != connector.Happened || strings.Contains(a.Warning, "U+FFFD") != c.warned {
+			t.Errorf("%q of %q: %q with the warning %q", c.body, c.kind, a.Verdict, a.Warning)
+		}
+	}
+}
+
 // TestAShortPageThatSaysMore holds a lookup to the law where the service gives fewer entries to a page than it was
 // asked for: what it says of more pages counts, and so does a page that says that it failed.
 func TestAShortPageThatSaysMore(t *testing.T) {
@@ -608,6 +634,13 @@ pages = { style = "page", items = "$.data", param = "page", size = 2, size_param
 		{[]string{`{"data":[` + other + `],"has_more":true}`}, "", connector.Retry},
 		{[]string{`{"data":[` + other + `]}`}, `</payments?page=2>; rel="next"`, connector.Retry},
 		{[]string{`{"data":[` + other + `],"has_more":false}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `],"next":null}`, `{"detail":"Invalid page."}`}, "", connector.Absent},
+		// one that says nothing is not known to be the last: services cap how many they give
+		{[]string{`{"data":[` + other + `]}`, `{"data":[` + ours + `]}`, `{"data":[]}`}, "", connector.Happened},
+		{[]string{`{"data":[` + other + `]}`, `{"data":[]}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `]}`, `{"data":[{"metadata":{"keep_id":"tok-2"}}]}`, `{"data":[]}`}, "", connector.Absent},
+		{[]string{`{"data":[` + other + `]}`, `{"detail":"Invalid page."}`}, "", connector.Retry},
+		{[]string{`{"data":[` + other + `]}`}, "", connector.Retry}, // the same page again and again
 		{[]string{`{"data":[` + other + `,` + other + `],"has_more":true}`, `{"data":[],"has_more":false}`}, "", connector.Absent},
 		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[]}`}, "", connector.Retry},
 		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[` + ours + `]}`}, "", connector.Happened},

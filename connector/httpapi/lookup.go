@@ -40,6 +40,7 @@ func (b *builder) lookup(t *tool, cfg Reconcile) *lookup {
 	}
 	if cfg.Pages != nil {
 		l.pages = b.pager("reconcile.pages", *cfg.Pages)
+		l.pages.thorough = true
 		if l.pages.items == nil {
 			l.pages.items = l.items
 		}

@@ -44,6 +44,7 @@ type pager struct {
 	sizeParam string
 	mayLack   bool // no items at all are an empty page
 	inBody    bool // param and sizeParam are members of the body
+	thorough  bool // a page that is not full is the last one only if it says so
 }
 
 // pageStyles are the values of style in configuration.
@@ -196,7 +197,7 @@ func (p *pager) after(at string, a answer, body json.RawMessage, cursor string, 
 }
 
 // nextCursor returns the cursor of the next page, and whether the page names one. Without
-// more, a page that is not full is the last one. It returns an error for what is no cursor.
+// more, a page that is not full is the last one, or an empty one to who is thorough: services cap how many they give. It returns an error for what is no cursor.
 func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor string, n int) (string, bool, error) {
 	switch p.style {
 	case "link":
@@ -206,7 +207,7 @@ func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor str
 		if err != nil {
 			at = map[string]int{"page": p.first}[p.style]
 		}
-		if p.more == nil && (n == 0 || n < p.size) {
+		if p.more == nil && (n == 0 || n < p.size && !(p.thorough && silent(a, body))) {
 			return "", false, nil
 		}
 		if p.style == "page" {
@@ -245,7 +246,7 @@ type page struct {
 // each reads pages from a cursor on, until take returns false or there are no more. Fetch
 // returns an answer that is a success, and its JSON. The failure names no tool.
 func (p *pager) each(s *service, target, cursor string, fetch func(string, url.Values) (answer, json.RawMessage, *keep.Failure), take func(string, page) bool) *keep.Failure {
-	seen := map[string]bool{}
+	seen, last := map[string]bool{}, json.RawMessage(nil)
 	for range maxPages {
 		if seen[cursor] {
 			return keep.Failf(keep.ClassLogic, "pages_loop", "the service named the same next page twice")
@@ -270,6 +271,10 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 		if !ok {
 			return keep.Failf(keep.ClassTransient, "page-without-items", "a page has no list at %s; it may work later", p.items)
 		}
+		if p.thorough && len(items) > 0 && bytes.Equal(found, last) {
+			return keep.Failf(keep.ClassTransient, "page-without-next", "it cannot be told where the list ends, since two pages are the same")
+		}
+		last = found
 		next, goesOn, f := p.after(at, a, body, cursor, len(items))
 		if !take(cursor, page{items, next, goesOn}) || !goesOn {
 			return f

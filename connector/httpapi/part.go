@@ -40,7 +40,7 @@ func saysMore(a answer, body json.RawMessage) string {
 	if err != nil {
 		return ""
 	}
-	flag, at := tellsOfMore(v)
+	flag, at, _ := tellsOfMore(v)
 	if flag != nil {
 		if *flag {
 			return why
@@ -54,11 +54,11 @@ func saysMore(a answer, body json.RawMessage) string {
 }
 
 // tellsOfMore returns what the members of objects say, and not those of entries: the first flag that
-// is true, or else one that is false, and whether there is an address.
-func tellsOfMore(v any) (flag *bool, at bool) {
+// is true, or else one that is false, and whether there is an address, or a null in the place of one.
+func tellsOfMore(v any) (flag *bool, at, none bool) {
 	object, ok := v.(map[string]any)
 	if !ok {
-		return nil, false
+		return nil, false, false
 	}
 	for name, value := range object {
 		name = strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "", "@", "", "$", "").Replace(name))
@@ -66,12 +66,24 @@ func tellsOfMore(v any) (flag *bool, at bool) {
 			flag = &b
 		}
 		at = at || slices.Contains(moreAt, name) && leadsOn(name, value)
-		inner, innerAt := tellsOfMore(value)
+		none = none || slices.Contains(moreAt, name) && value == nil
+		inner, innerAt, innerNone := tellsOfMore(value)
+		none = none || innerNone
 		if at = at || innerAt; inner != nil && (flag == nil || *inner) {
 			flag = inner
 		}
 	}
-	return flag, at
+	return flag, at, none
+}
+
+// silent reports whether a body says neither that a list has more nor that it ends.
+func silent(a answer, body json.RawMessage) bool {
+	v, err := jsonval.Decode(body)
+	if err != nil {
+		return false
+	}
+	flag, _, none := tellsOfMore(v)
+	return flag == nil && !none && saysMore(a, body) == ""
 }
 
 // leadsOn reports whether a value is an address of more. An offset that is a number is where this page began.
@@ -101,6 +113,8 @@ type sent struct {
 	field  string
 	value  json.RawMessage
 	marker string // empty: value counts
+	mark   bool   // it is our token
+	shown  bool   // an entry has the field
 }
 
 // sent returns what of the call match and contains compare. A fixed text and a time are left out: our own record in
@@ -113,12 +127,12 @@ func (l *lookup) sent(mut keep.Mutation) []sent {
 	}
 	for _, f := range l.match {
 		if want, err := f.value.json(v); err == nil && ofCall(f.value.names()) {
-			out = append(out, sent{field: f.key, value: want})
+			out = append(out, sent{field: f.key, value: want, mark: slices.Contains(f.value.names(), tokenParam)})
 		}
 	}
 	for _, f := range l.contains {
 		if marker, err := f.value.fill(v); err == nil && marker != "" && ofCall(f.value.names()) {
-			out = append(out, sent{field: f.key, marker: marker})
+			out = append(out, sent{field: f.key, marker: marker, mark: slices.Contains(f.value.names(), tokenParam)})
 		}
 	}
 	return out

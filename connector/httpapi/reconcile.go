@@ -253,7 +253,8 @@ var unreadablePages = []string{"odd-page", "page-without-items", "page-without-n
 // the way leaves the question open, since the effect may be on a page that was not read.
 func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutation) (connector.Answer, error) {
 	found, seen, failed, whole, list := connector.Answer{}, "", "", false, search{}
-	fetch := func(at string, more url.Values) (a answer, _ json.RawMessage, f *keep.Failure) {
+	var a answer
+	fetch := func(at string, more url.Values) (_ answer, _ json.RawMessage, f *keep.Failure) {
 		var err error
 		if a, seen, err = m.lookAt(ctx, at, more, mut); err != nil {
 			return a, nil, asFailure(err)
@@ -269,7 +270,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 	f := m.lookup.pages.each(m.service, target, "", fetch, func(_ string, p page) bool {
 		for _, record := range p.items {
 			if m.lookup.proves(record, true, mut) {
-				found = connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: m.service.hide.JSON(record)}}
+				found = connector.Answer{Verdict: connector.Happened, Receipt: a.found(m.service.hide.JSON(record))}
 				return false
 			}
 			list.add(m.lookup, record, mut)
@@ -285,7 +286,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 	case f != nil:
 		return retry(f.Message), nil
 	case whole && m.lookup.absentFrom(list):
-		found = connector.Answer{Verdict: connector.Absent, Detail: fmt.Sprintf(", a complete list of %d without it", list.entries)}
+		found = list.absence(fmt.Sprintf(", a complete list of %d without it", list.entries))
 	case whole && list.entries == 0 && list.part == "":
 		found = connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
 	case list.part != "" || list.near:
@@ -371,13 +372,13 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutatio
 	list := search{part: cmp.Or(failure(result), saysMore(a, result))}
 	for _, record := range records {
 		if l.proves(record, listed, mut) {
-			return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: record}}
+			return connector.Answer{Verdict: connector.Happened, Receipt: a.found(record)}
 		}
 		list.add(l, record, mut)
 	}
 	switch {
 	case listed && l.absentFrom(list):
-		return connector.Answer{Verdict: connector.Absent, Detail: ", a complete list without it"}
+		return list.absence(", a complete list without it")
 	case listed && len(records) == 0 && list.part == "":
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
 	case listed:

@@ -560,6 +560,26 @@ func TestLargeObject(t *testing.T) {
 	}
 }
 
+// TestServiceWithoutRanges has a service answer with the first part, or with another one, whatever part is asked for: who
+// reads in parts would take it for the next one, without end.
+func TestServiceWithoutRanges(t *testing.T) {
+	for _, where := range []string{"", "bytes 0-9/30", "bytes 20-29/30"} {
+		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if where != "" {
+				w.Header().Set("Content-Range", where)
+				w.WriteHeader(http.StatusPartialContent)
+			}
+			fmt.Fprint(w, "0123456789")
+		}))
+		defer service.Close()
+		conn := open(t, config(strings.TrimPrefix(service.URL, "http://")))
+		_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(`{"key":"a","offset":10}`))
+		if got, code := class(t, err); got != keep.ClassPrecondition || code != "no-ranges" {
+			t.Errorf("of the range %q: %v", where, err)
+		}
+	}
+}
+
 // TestConfig names what is wrong.
 func TestConfig(t *testing.T) {
 	good := s3.Config{Bucket: "b-1", AccessKey: "a", SecretKey: "s"}

@@ -244,11 +244,10 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 		return nil, nil
 	case a.status != http.StatusOK && a.status != http.StatusPartialContent:
 		return nil, s.refused("get", false, a)
+	case offset > 0 && !strings.HasPrefix(a.header.Get("Content-Range"), fmt.Sprintf("bytes %d-", offset)):
+		return nil, s.failf("get", keep.ClassPrecondition, "no-ranges", "the service gives another part of %s than the one from %d on", p.Key, offset)
 	}
 	size := a.size()
-	if a.status == http.StatusOK {
-		offset = 0 // the service knows no ranges
-	}
 	out := map[string]any{
 		"key": p.Key, "type": a.header.Get("Content-Type"), "size": size, "etag": strings.Trim(a.header.Get("ETag"), `"`),
 		"modified": a.header.Get("Last-Modified"), "metadata": a.metadata(), "next": nil,

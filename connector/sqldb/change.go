@@ -91,7 +91,7 @@ func (db *database) changeTool(cfg Config, spec connector.Spec, build func(*stat
 		spec.Level = keep.LevelNone
 		return &mutator{db, spec, build}
 	default:
-		spec.Level, spec.ByTarget = keep.LevelWitness, true
+		spec.Level, spec.ByTarget, spec.NeedsControl = keep.LevelWitness, true, spec.Name != "update" && !cfg.Complete
 		spec.SettleAfter = DefaultSettle
 		if cfg.SettleAfter != nil {
 			spec.SettleAfter = time.Duration(*cfg.SettleAfter)

@@ -135,7 +135,7 @@ func bench(tb testing.TB, db target, url string, c changeCase, ledger *string) *
 		db.exec(tb, `INSERT INTO items (id, n) WITH RECURSIVE c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < 999) SELECT i, 'old' FROM c`)
 	}
 	b := &connectortest.Bench{
-		Connection: open(tb, sqldb.Config{URL: url, LedgerTable: ledger}),
+		Connection: open(tb, sqldb.Config{URL: url, LedgerTable: ledger, Complete: ledger != nil}),
 		Tool:       c.tool,
 		// A row that is not what was sent may have been, and was changed since.
 		AbsenceIsAgain: ledger != nil && c.rows,

@@ -43,7 +43,9 @@
 // is exact. Rows older than the retention of the host's ledger may be deleted.
 //
 // With ledger_table = "" the tools are level C by their key, ByTarget: a row
-// that equals what was sent counts as ours. key is then required. With
+// that equals what was sent counts as ours. A row that is not there may have been
+// deleted since, so a person is asked, unless complete = true says that nobody
+// deletes any. key is then required. With
 // keyless_insert = true insert takes rows without a key and is level D.
 //
 // Everything before COMMIT is definite, since the database rolls back what isn't

@@ -57,6 +57,10 @@ type Config struct {
 	// table. It is level D then.
 	KeylessInsert bool `toml:"keyless_insert"`
 
+	// Complete says, where there is no ledger table, that nobody deletes rows: one that
+	// is not there was then never inserted.
+	Complete bool `toml:"complete"`
+
 	// SettleAfter is for tools without a ledger table. Nil: DefaultSettle.
 	SettleAfter *connector.Duration `toml:"settle_after"`
 
@@ -113,6 +117,9 @@ func checkTables(c *connector.Checker, cfg Config, ledger string) {
 	}
 	if ledger != "" && cfg.SettleAfter != nil {
 		c.Addf("settle_after", "needs ledger_table = \"\"; a ledger table answers exactly")
+	}
+	if ledger != "" && cfg.Complete {
+		c.Addf("complete", "needs ledger_table = \"\"; a ledger table answers exactly")
 	}
 	if cfg.SettleAfter != nil && *cfg.SettleAfter < 0 {
 		c.Addf("settle_after", "must not be negative")

@@ -275,7 +275,7 @@ func TestWithoutLedger(t *testing.T) {
 	none := ""
 	each(t, func(t *testing.T, db target) {
 		db.exec(t, invoices)
-		conn := open(t, sqldb.Config{URL: db.url, LedgerTable: &none})
+		conn := open(t, sqldb.Config{URL: db.url, LedgerTable: &none, Complete: true})
 		keyless := open(t, sqldb.Config{URL: db.url, LedgerTable: &none, KeylessInsert: true})
 		const params = `{"table":"invoices","key":{"id":1},"row":{"sender":"x","total":1.50}}`
 		ask := func(name, params string) connector.Verdict {
@@ -315,6 +315,30 @@ func TestWithoutLedger(t *testing.T) {
 		}
 		if _, ok := tool(t, keyless, "insert").(connector.Reconciler); ok || tool(t, keyless, "insert").Spec().Level != keep.LevelNone {
 			t.Error("a keyless insert cannot be asked for")
+		}
+	})
+}
+
+// TestRowThatWasTakenAway: without a ledger table a row that is not there may have been inserted and deleted since, as by
+// who works a queue off, unless the owner says that nobody does.
+func TestRowThatWasTakenAway(t *testing.T) {
+	t.Parallel()
+	none := ""
+	each(t, func(t *testing.T, db target) {
+		db.exec(t, invoices)
+		const params = `{"table":"invoices","key":{"id":1},"row":{"sender":"x","total":1.50}}`
+		for complete, want := range map[bool]connector.Verdict{false: connector.Unwitnessed, true: connector.Absent} {
+			conn := open(t, sqldb.Config{URL: db.url, LedgerTable: &none, Complete: complete})
+			for _, name := range []string{"insert", "upsert"} {
+				if _, err := mutate(t, conn, name, "t", params); err != nil {
+					t.Fatal(err)
+				}
+				db.exec(t, "DELETE FROM invoices")
+				a, err := reconcile(t, conn, name, "t", params)
+				if needs := tool(t, conn, name).Spec().NeedsControl; err != nil || a.Verdict != want || needs == complete {
+					t.Errorf("%s, complete %t: %q %s, %v; needs a control: %t", name, complete, a.Verdict, a.Detail, err, needs)
+				}
+			}
 		}
 	})
 }

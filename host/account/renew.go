@@ -379,7 +379,7 @@ func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, 
 
 // ContentOf returns what is sealed of tokens.
 func ContentOf(t oauth.Tokens) seal.Content {
-	return seal.Content{Access: t.Access, Refresh: t.Refresh, Type: t.Type, Identity: t.Identity}
+	return seal.Content{Access: t.Access, Refresh: t.Refresh, Type: t.Type, Identity: t.Identity, TokenURL: t.TokenURL, RevokeURL: t.RevokeURL}
 }
 
 // Revoke tells the service that the tokens are no longer wanted, and forgets them. They are

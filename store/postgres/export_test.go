@@ -39,6 +39,26 @@ func (db *DB) Terminate(ctx context.Context, query string) error {
 	return err
 }
 
+// CheckPlans returns how the server would execute those statements of Check that look for the events of all runs, by their text.
+func (db *DB) CheckPlans(ctx context.Context) (map[string]string, error) {
+	plans := make(map[string]string)
+	for _, c := range checks {
+		if !strings.Contains(c.text, attempted+") r JOIN event") {
+			continue
+		}
+		rows, err := db.pool.Query(ctx, "EXPLAIN (COSTS OFF) "+c.text, pgx.QueryExecModeExec)
+		if err != nil {
+			return nil, err
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return nil, err
+		}
+		plans[c.text] = strings.Join(lines, "\n")
+	}
+	return plans, nil
+}
+
 // Plans returns how every statement that the pool's connections have prepared is
 // executed, as JSON, by its text.
 func (db *DB) Plans(ctx context.Context) (map[string]string, error) {

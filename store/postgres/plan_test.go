@@ -228,3 +228,18 @@ const manyRows = `
 	INSERT INTO escalation (workflow, id, n, kind, run, mutation, item, title, question, attempted, why, can_verify, verify_by_hand, payload_hash, created_at, closed_at)
 		SELECT 'w' || (i % 4), 'esc_' || i, i, 'logic', 'run_' || i, '', '', '', '', '', '', false, '', '', i, CASE i % 3001 WHEN 0 THEN 0 ELSE i END FROM generate_series(1, 20000) i;
 	ANALYZE input, event, run, mutation, item, escalation, topic, tally, lease`
+
+// Check lists what runs reserved before it looks for the events, also while the server has counted no rows: it went through all
+// events of a workflow for each run then.
+func TestCheckListsRunsFirst(t *testing.T) {
+	db := openDB(t, pgtest.URL(t), postgres.Config{})
+	plans, err := db.CheckPlans(t.Context())
+	if err != nil || len(plans) != 2 {
+		t.Fatalf("%d statements, %v", len(plans), err)
+	}
+	for text, plan := range plans {
+		if strings.Index(plan, " on json_array_elements_text m") > strings.Index(plan, " on event e") {
+			t.Errorf("%s\nis executed so:\n%s", text, plan)
+		}
+	}
+}

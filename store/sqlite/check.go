@@ -99,7 +99,8 @@ const isRead = `EXISTS (SELECT 1 FROM workflow w JOIN deployment d ON d.workflow
 // attemptOf is at which attempt an event e is.
 const attemptOf = `(1 + json_array_length(ifnull(e.redone, '[]')))`
 
-// reservedByRuns are the events that runs list, each with its attempt.
+// reservedByRuns are the events that runs list, each with its attempt. What is joined with them is a CROSS JOIN, which SQLite
+// takes in this order: it does not know that a run has few events, and would go through all of a workflow for each run.
 const reservedByRuns = `SELECT run.id, run.chain, run.workflow, run.mutation, json_extract(v.value, '$.topic') AS topic, m.value AS message_id,
 	       ifnull(json_extract(v.value, '$.attempts[' || m.key || ']'), 1) AS attempt
 	  FROM run, json_each(run.reservations) v, json_each(v.value, '$.ids') m WHERE m.type = 'text'`
@@ -263,11 +264,11 @@ var checks = []check{
 	// Attempts at events.
 	{"pinned", `
 		SELECT 'run ' || r.id, 'it has event ' || r.topic || '/' || r.message_id || ' at attempt ' || r.attempt || ', which is at ' || ` + attemptOf + `
-		  FROM (` + reservedByRuns + `) r JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
+		  FROM (` + reservedByRuns + `) r CROSS JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
 		 WHERE r.attempt < 1 OR r.attempt > ` + attemptOf},
 	{"pinned", `
 		SELECT DISTINCT 'event ' || e.workflow || '/' || e.topic || '/' || e.message_id, 'it is at attempt ' || ` + attemptOf + ` || ', and chain ' || r.chain || ' had it at ' || r.attempt
-		  FROM (` + reservedByRuns + `) r JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
+		  FROM (` + reservedByRuns + `) r CROSS JOIN event e ON e.workflow = r.workflow AND e.topic = r.topic AND e.message_id = r.message_id
 		 WHERE e.reserved_by = r.chain AND r.attempt <> ` + attemptOf},
 	{"once", `
 		SELECT 'mutation ' || r.mutation, 'attempts ' || min(r.attempt) || ' and ' || max(r.attempt) || ' of event ' || r.workflow || '/' || r.topic || '/' || r.message_id || ' share it'

@@ -63,6 +63,19 @@ func (db *DB) Plans(ctx context.Context) (map[string]string, error) {
 	return plans, nil
 }
 
+// CheckPlans returns the query plan of every statement of Check, by its text.
+func (db *DB) CheckPlans(ctx context.Context) (map[string]string, error) {
+	plans := make(map[string]string)
+	for _, c := range checks {
+		plan, err := db.plan(ctx, c.text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.text, err)
+		}
+		plans[c.text] = plan
+	}
+	return plans, nil
+}
+
 func (db *DB) plan(ctx context.Context, text string) (string, error) {
 	args := make([]any, 40) // more than any statement takes
 	rows, err := db.read.QueryContext(ctx, "EXPLAIN QUERY PLAN "+text, args...)

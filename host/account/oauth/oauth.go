@@ -82,6 +82,8 @@ type Tokens struct {
 	// Identity is issuer and subject of the id token, which are of one user forever (OpenID
 	// Connect Core §5.7); empty: there is none.
 	Identity string
+
+	TokenURL, RevokeURL string // of the Client that got them
 }
 
 // A RefusedError says that the server answered and issued nothing.
@@ -223,7 +225,7 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 	}
 	out := Tokens{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
-		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t),
+		Lifetime: time.Duration(t.ExpiresIn) * time.Second, Scopes: c.granted(t), TokenURL: c.TokenURL, RevokeURL: c.RevokeURL,
 	}
 	out.Subject, out.Identity = subject(t)
 	// People see these, and a server may say anything there.

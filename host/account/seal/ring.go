@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -238,15 +239,19 @@ func openTo(info fs.FileInfo) string {
 	return ""
 }
 
-// unfinished are the names of files that are about to be a key.
-const unfinished = ".keep.key-*"
+// unfinished begins the names of files that are about to be a key.
+const unfinished = ".keep.key-"
 
 // tidy removes what killed processes left of writing a key. What is young may be about to
 // be used.
 func tidy(dir string, now time.Time) error {
-	left, err := filepath.Glob(filepath.Join(dir, unfinished))
-	for _, name := range left {
-		if info, statErr := os.Lstat(name); statErr == nil && now.Sub(info.ModTime()) > time.Minute {
+	all, err := os.ReadDir(dir)
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), unfinished) {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		if info, statErr := e.Info(); statErr == nil && now.Sub(info.ModTime()) > time.Minute {
 			err = errors.Join(err, os.Remove(name))
 		}
 	}
@@ -255,7 +260,7 @@ func tidy(dir string, now time.Time) error {
 
 // writeKey writes a key to a file that is not there yet. It is whole or not there.
 func writeKey(path string, k Key) error {
-	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
 	if err != nil {
 		return err
 	}

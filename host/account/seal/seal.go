@@ -63,6 +63,11 @@ type Content struct {
 	Owner    string `json:"owner,omitempty"`
 	Identity string `json:"identity,omitempty"`
 
+	// TokenURL issued these and is sent Refresh, RevokeURL is told that they are not wanted: those of the pack may be others by
+	// now. Empty: an older Keep connected it, and nothing was renewed since.
+	TokenURL  string `json:"token_url,omitempty"`
+	RevokeURL string `json:"revoke_url,omitempty"`
+
 	Client *Client `json:"client,omitempty"` // that asks for new tokens; nil: the one of the pack
 }
 

@@ -39,7 +39,11 @@ func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settl
 			if err != nil {
 				return nil, err
 			}
-			return OAuthClient(now, pack, a.Scopes)
+			client, err := OAuthClient(now, pack, a.Scopes)
+			if err == nil && content.TokenURL != "" {
+				client.TokenURL, client.RevokeURL = content.TokenURL, content.RevokeURL // tokens go where they are from
+			}
+			return client, err
 		},
 	})
 }

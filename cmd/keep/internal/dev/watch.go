@@ -65,6 +65,9 @@ func (w *Watcher) follow(ctx context.Context, notify *fsnotify.Watcher, changed 
 				if err := w.addTree(notify, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
+				if slices.Contains(notify.WatchList(), e.Name) {
+					quiet.Reset(settleFor) // nobody notifies of what was in it before it was watched
+				}
 			}
 			if !e.Has(fsnotify.Chmod) || e.Op != fsnotify.Chmod {
 				if relevant(e.Name) {

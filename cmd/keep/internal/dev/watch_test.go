@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -51,5 +52,32 @@ func TestMoreDirectoriesThanAreWatched(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(late, "w.js"), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A directory that is moved into the project brings its scripts along: the system notifies of the directory alone.
+func TestDirectoryThatIsMovedIn(t *testing.T) {
+	t.Parallel()
+	w := &Watcher{Root: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	from := filepath.Join(t.TempDir(), "flows")
+	if err := errors.Join(os.Mkdir(from, 0o700), os.WriteFile(filepath.Join(from, "w.js"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	notify, err := w.subscribe()
+	if err != nil {
+		t.Skip("nothing can be watched here: ", err)
+	}
+	defer notify.Close()
+	if err := os.Rename(from, filepath.Join(w.Root, "flows")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	changed := make(chan struct{}, 1)
+	go w.follow(ctx, notify, changed)
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Error("the scripts that came with a directory are not seen")
 	}
 }
