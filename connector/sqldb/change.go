@@ -33,7 +33,10 @@ type mutator struct {
 }
 
 // A reconciler is a mutator whose outcome can be asked for.
-type reconciler struct{ mutator }
+type reconciler struct {
+	mutator
+	complete bool // without a ledger table: a row that is not there was never inserted
+}
 
 // insertTool makes the tool insert. Without a ledger table a key is how the row
 // is found again.
@@ -91,13 +94,13 @@ func (db *database) changeTool(cfg Config, spec connector.Spec, build func(*stat
 		spec.Level = keep.LevelNone
 		return &mutator{db, spec, build}
 	default:
-		spec.Level, spec.ByTarget, spec.NeedsControl = keep.LevelWitness, true, spec.Name != "update" && !cfg.Complete
+		spec.Level, spec.ByTarget = keep.LevelWitness, true
 		spec.SettleAfter = DefaultSettle
 		if cfg.SettleAfter != nil {
 			spec.SettleAfter = time.Duration(*cfg.SettleAfter)
 		}
 	}
-	return &reconciler{mutator{db, spec, build}}
+	return &reconciler{mutator{db, spec, build}, cfg.Complete}
 }
 
 // Spec returns the description of the tool.

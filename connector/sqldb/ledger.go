@@ -181,8 +181,8 @@ func (r *reconciler) look(ctx context.Context, s session, p changeParams) (conne
 		if r.spec.Name == "update" {
 			return connector.Answer{Verdict: connector.Retry, Detail: "the row is gone"}, nil
 		}
-		if r.spec.NeedsControl {
-			return connector.Answer{Verdict: connector.Unwitnessed, Detail: "no row has that key, and it may have been deleted since"}, nil
+		if !r.complete { // that another row is there says nothing of this one
+			return connector.Answer{Verdict: connector.Retry, Detail: "no row has that key, and it may have been deleted since"}, nil
 		}
 		return connector.Answer{Verdict: connector.Absent, Detail: "no row has that key"}, nil
 	}

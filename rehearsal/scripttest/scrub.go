@@ -46,7 +46,7 @@ var (
 
 	// passed is what a text has where a secret is: behind a word such as Bearer, in the address of a page, and in its query.
 	passed = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?i)(?:\b(?:bearer|basic)\s+|://[^\s/:@]*:|[?&](?:[\w-]*[_-])?(?:password|passwd|secret|token|api[_-]?key|credential)=)([^\s&#@"'<>]{4,})`)
+		return regexp.MustCompile(`(?i)(?:\b(?:bearer|basic)\s+|[?&](?:[\w-]*[_-])?(?:password|passwd|secret|token|api[_-]?key|credential)=)([^\s&#@"'<>]{4,})|://[^\s/:@]*:([^\s/?#@"'<>]{4,})@`)
 	})
 
 	// secretKey is the name of a field whose text is a secret.
@@ -137,7 +137,7 @@ func (s *scrubber) inner(v string) (string, bool) {
 // passed returns the secrets that a text passes on, and notes them.
 func (s *scrubber) passed(v string) (all []string) {
 	for _, m := range passed().FindAllStringSubmatch(v, -1) {
-		if secret := m[1]; !strings.HasPrefix(secret, "${secret:") && !stood().MatchString(secret) {
+		if secret := m[1] + m[2]; !strings.HasPrefix(secret, "${secret:") && !stood().MatchString(secret) {
 			all = append(all, secret)
 			if !slices.Contains(s.named, secret) {
 				s.named = append(s.named, secret)

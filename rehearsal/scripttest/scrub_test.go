@@ -31,3 +31,13 @@ func TestScrubByName(t *testing.T) {
 		}
 	}
 }
+
+// A port is no secret.
+func TestScrubLeavesPorts(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"http://127.0.0.1:8080/pay", "see https://shop.test:8443/a?page=2 and http://[::1]:7421"} {
+		if got := newScrubber(nil).text(text); got != text {
+			t.Errorf("%s became %s", text, got)
+		}
+	}
+}
