@@ -75,6 +75,7 @@ type WorkflowActor interface {
 	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
 	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error
 	SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (operator.CheckpointChange, error)
+	SetShownCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, shown, value json.RawMessage, d keep.Decision) error
 	Publish(ctx context.Context, p operator.Publication) (ev keep.Event, created bool, err error)
 }
 

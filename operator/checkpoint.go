@@ -28,6 +28,16 @@ type CheckpointChange struct {
 // which surface and why is in the log of the producer's last run, without the value. While the producer runs it is
 // refused as ResetCheckpoint is.
 func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (CheckpointChange, error) {
+	return o.setCheckpoint(ctx, w, h, key, nil, value, d, preview)
+}
+
+// SetShownCheckpoint is SetCheckpoint of a value that is still the one that was shown, nil if it was not set, else keep.ErrStale.
+func (o *Operator) SetShownCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, shown, value json.RawMessage, d keep.Decision) error {
+	_, err := o.setCheckpoint(ctx, w, h, key, &keep.IfKV{Key: key, Value: shown}, value, d, false)
+	return err
+}
+
+func (o *Operator) setCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, over *keep.IfKV, value json.RawMessage, d keep.Decision, preview bool) (CheckpointChange, error) {
 	def, err := o.producer(ctx, w, h)
 	if err != nil {
 		return CheckpointChange{}, err
@@ -69,7 +79,13 @@ func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 	if value == nil {
 		what = "deleted"
 	}
-	return change, o.writeCheckpoint(ctx, w, h, d, fmt.Sprintf("checkpoint value %q %s", key, what), keep.SetKV{Producer: checkpointOf(def), Key: key, Value: value})
+	var set []keep.Change
+	if over != nil {
+		over.Producer = checkpointOf(def)
+		set = append(set, *over)
+	}
+	set = append(set, keep.SetKV{Producer: checkpointOf(def), Key: key, Value: value})
+	return change, o.writeCheckpoint(ctx, w, h, d, fmt.Sprintf("checkpoint value %q %s", key, what), set...)
 }
 
 // ResetCheckpoint makes a producer begin where it began at first: its ctx.kv is empty
@@ -108,7 +124,7 @@ func (o *Operator) producer(ctx context.Context, w keep.WorkflowName, h keep.Han
 }
 
 // writeCheckpoint commits what a person changes in a checkpoint, with a line about it.
-func (o *Operator) writeCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision, did string, change keep.Change) error {
+func (o *Operator) writeCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision, did string, changes ...keep.Change) error {
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {
 		return err
@@ -125,7 +141,7 @@ func (o *Operator) writeCheckpoint(ctx context.Context, w keep.WorkflowName, h k
 	if d.Note != "" {
 		text += "; note: " + d.Note
 	}
-	now, changes := o.now(), []keep.Change{change}
+	now := o.now()
 	for _, s := range states {
 		if s.Handler == h && s.LastRun != "" {
 			changes = append(changes, keep.AppendLogs{Lines: []keep.LogLine{{Run: s.LastRun, At: now, Level: "info", Text: text}}})

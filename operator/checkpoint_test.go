@@ -152,3 +152,24 @@ func TestRenamedParts(t *testing.T) {
 		t.Errorf("publish to a topic that is not declared: %v", err)
 	}
 }
+
+// What was shown is what is changed, and nothing that was set since.
+func TestSetShownCheckpoint(t *testing.T) {
+	o := newOperator(t, withProducer(t))
+	for _, tt := range []struct {
+		shown, value string
+		stale        bool
+	}{{"", "2", true}, {"0", "2", true}, {"1", "2", false}, {"1", "3", true}, {"1", "", true}, {"2", "", false}, {"2", "3", true}, {"", "3", false}} {
+		var shown, value json.RawMessage
+		if tt.shown != "" {
+			shown = json.RawMessage(tt.shown)
+		}
+		if tt.value != "" {
+			value = json.RawMessage(tt.value)
+		}
+		err := o.SetShownCheckpoint(t.Context(), "w", "p", "since", shown, value, keep.Decision{By: "ann"})
+		if errors.Is(err, keep.ErrStale) != tt.stale || err != nil && !tt.stale {
+			t.Errorf("%q in the place of %q: %v", tt.value, tt.shown, err)
+		}
+	}
+}

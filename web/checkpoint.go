@@ -3,8 +3,10 @@ package web
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +98,10 @@ func (s *site) resetCheckpoint(r *http.Request) (to, did string, err error) {
 	return "/workflows/" + string(name), "reset", err
 }
 
-// setCheckpoint sets one value of a checkpoint, or deletes it.
+// Mark tells the values of a key apart, in the field that says which one was shown.
+func (d checkpointData) Mark(value json.RawMessage) string { return noteMark(string(value)) }
+
+// setCheckpoint sets one value of a checkpoint, or deletes it, if it is the one that the page showed.
 func (s *site) setCheckpoint(r *http.Request) (to, did string, err error) {
 	name := keep.WorkflowName(r.PathValue("name"))
 	d, err := decisionOf(r)
@@ -110,7 +115,19 @@ func (s *site) setCheckpoint(r *http.Request) (to, did string, err error) {
 	if r.PostForm.Get("verb") != "delete" {
 		value = json.RawMessage(strings.TrimSpace(r.PostForm.Get("value")))
 	}
-	_, err = s.cfg.Actor.SetCheckpoint(r.Context(), name, keep.HandlerName(handler), key, value, d, false)
+	p, err := s.checkpoint(r)
+	if err != nil {
+		return "", "", err
+	}
+	shown := p.Data.(checkpointData)
+	var was json.RawMessage
+	if i := slices.IndexFunc(shown.Values, func(kv keep.SetKV) bool { return kv.Key == key }); i >= 0 {
+		was = shown.Values[i].Value
+	}
+	if of := r.PostForm.Get("of:" + key); of != "" && was == nil || was != nil && of != shown.Mark(was) {
+		return "", "", fmt.Errorf("%s of %s is not what was shown: %w", cut(80, key), cut(80, handler), keep.ErrStale)
+	}
+	err = s.cfg.Actor.SetShownCheckpoint(r.Context(), name, keep.HandlerName(handler), key, was, value, d)
 	// A value that is too large or no JSON is the reader's to correct, no failure for the log.
 	if wrong, ok := errors.AsType[*operator.CheckpointError](err); ok {
 		err = refusef("%s", wrong)

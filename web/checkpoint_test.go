@@ -82,16 +82,17 @@ func TestSetCheckpoint(t *testing.T) {
 		c.post(page+"/values", "handler", "count", "key", "n", "value", "41", "verb", "set").want(t, http.StatusForbidden)
 	}
 	root := w.as("root", access.Admin)
+	shown := func() []string { return formOf(t, root.get(page+"?handler=count").body) }
 	root.get(page+"?handler=count").want(t, http.StatusOK, "What it has", `<th scope="row">n</th><td class="mono">2</td>`)
 	for _, wrong := range []string{"", "x", "{"} {
-		root.post(page+"/values", "handler", "count", "key", "n", "value", wrong, "verb", "set").want(t, http.StatusBadRequest, "no JSON")
+		root.post(page+"/values", append(shown(), "key", "n", "value", wrong, "verb", "set")...).want(t, http.StatusBadRequest, "no JSON")
 	}
 	root.post(page+"/values", "handler", "take", "key", "n", "value", "1", "verb", "set").want(t, http.StatusNotFound)
 	root.post(page+"/values", "handler", "count", "key", "other", "verb", "delete").want(t, http.StatusBadRequest, "not set")
-	root.post(page+"/values", "handler", "count", "key", "n", "value", " 41 ", "verb", "set", "note", "the feed was restored").want(t, http.StatusOK,
+	root.post(page+"/values", append(shown(), "key", "n", "value", " 41 ", "verb", "set", "note", "the feed was restored")...).want(t, http.StatusOK,
 		"The value is changed", `<td class="mono">41</td>`)
 	root.get("/runs/"+string(ran)).want(t, http.StatusOK, "checkpoint value &#34;n&#34; set by root, from the web; note: the feed was restored")
 	w.trigger("counter", "count")
 	root.get("/runs/"+string(w.ran("counter", "count"))).want(t, http.StatusOK, "counted to 42")
-	root.post(page+"/values", "handler", "count", "key", "n", "verb", "delete").want(t, http.StatusOK, "Nothing: its next run begins as the first one.")
+	root.post(page+"/values", append(shown(), "key", "n", "verb", "delete")...).want(t, http.StatusOK, "Nothing: its next run begins as the first one.")
 }

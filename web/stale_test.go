@@ -182,3 +182,24 @@ func TestAccountIsReplacedAsItWasShown(t *testing.T) {
 		t.Errorf("put %v", put.put)
 	}
 }
+
+// A value of a checkpoint is replaced, deleted or set by who saw what it is, or that it is not set.
+func TestCheckpointIsSetAsItWasShown(t *testing.T) {
+	w := newWorld(t, "counter.js")
+	w.began("counter", "count")
+	w.trigger("counter", "count")
+	root := w.as("root", access.Admin)
+	const page = "/workflows/counter/checkpoint"
+	stale := formOf(t, root.get(page+"?handler=count").body)
+	root.post(page+"/values", append(stale, "key", "n", "value", "41", "verb", "set")...).want(t, http.StatusOK, "The value is changed")
+	root.post(page+"/values", append(stale, "key", "other", "value", `"first"`, "verb", "set")...).want(t, http.StatusOK, "The value is changed")
+	for _, verb := range []string{"set", "delete"} {
+		for _, key := range []string{"n", "other"} { // one was another one, and one was not set
+			root.post(page+"/values", append(stale, "key", key, "value", "7", "verb", verb)...).want(t, http.StatusConflict, "Not in this state")
+		}
+	}
+	now := root.get(page + "?handler=count")
+	now.want(t, http.StatusOK, `<td class="mono">41</td>`, `<td class="mono">&#34;first&#34;</td>`)
+	root.post(page+"/values", append(formOf(t, now.body), "key", "n", "verb", "delete")...).want(t, http.StatusOK, "The value is changed")
+	root.post(page+"/values", append(formOf(t, now.body), "key", "n", "value", "7", "verb", "set")...).want(t, http.StatusConflict, "Not in this state")
+}

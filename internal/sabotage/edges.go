@@ -359,6 +359,13 @@ var edgesBreaks = []Break{
 			fmt`, "./web -run TestNoteOverTheSecondPress"},
 	{"log-of-a-script-speaks-as-keep", "explained", "web/funcs.go",
 		`"\r", "\n  │ ", "\n"`, `"\r", "\n", "\n"`, "./web -run TestLogOfAScriptImitatesNothing"},
+	{"old-page-replaces-a-checkpoint", "nothing-lost", "web/checkpoint.go",
+		`was != nil && of != shown.Mark(was) {`, `was != nil && of == "" {`, "./web -run TestCheckpointIsSetAsItWasShown"},
+	{"old-page-sets-what-was-not-set", "nothing-lost", "web/checkpoint.go",
+		`of != "" && was == nil || was != nil && of != shown.Mark(was) {`, `of != "" && of != shown.Mark(was) {`, "./web -run TestCheckpointIsSetAsItWasShown"},
+	{"checkpoint-that-was-set-meanwhile-is-replaced", "nothing-lost", "operator/checkpoint.go",
+		`		set = append(set, *over)
+`, ``, "./operator -run TestSetShownCheckpoint"},
 	{"account-is-replaced-by-a-typed-name", "nothing-lost", "web/connect.go",
 		`case there && r.PostForm.Get("replaces") != name:`, `case there && name == "":`, "./web -run TestAccountIsReplacedAsItWasShown"},
 	{"fillers-are-letters", "explained", "text.go",
