@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -42,6 +43,9 @@ func (a accountRow) Revoked() bool { return a.Status == keep.AccountRevoked }
 
 // Word is the status in words.
 func (a accountRow) Word() string { return strings.ReplaceAll(string(a.Status), "_", " ") }
+
+// Mark tells who connected it from who connected another one of that name.
+func (a accountRow) Mark() string { return timeMark(a.Connected) }
 
 // Command connects the account again.
 func (a accountRow) Command() string { return "keep connect " + a.Pack + " --name " + a.Name }
@@ -127,6 +131,9 @@ func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 	case "renew":
 		did, err = "account-renewed", s.cfg.Accounts.Renew(r.Context(), a.Name)
 	case "revoke":
+		if r.PostFormValue("of") != a.Mark() {
+			return "", "", fmt.Errorf("%s connected the account %s, which this page did not show: %w", a.ConnectedBy, a.Name, keep.ErrStale)
+		}
 		did, err = "account-revoked", s.cfg.Accounts.Revoke(r.Context(), a.Name)
 	default:
 		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}

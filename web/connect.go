@@ -54,8 +54,8 @@ type connectData struct {
 
 	Offer    Offer
 	Name     string
-	Replaces bool   // there is an account of that name
-	Redirect string // that the service must allow for the client
+	Replaces *accountRow // of that name; nil: there is none
+	Redirect string      // that the service must allow for the client
 
 	Page   string // of the service; empty: not begun
 	Host   string // of Page
@@ -103,16 +103,19 @@ func (s *site) connectForm(r *http.Request) (page, error) {
 	if d.Name == "" {
 		d.Name = o.Pack
 	}
-	if d.Replaces, err = s.hasAccount(r.Context(), d.Name); err != nil {
+	if d.Replaces, err = s.accountNamed(r.Context(), d.Name); err != nil {
 		return page{}, err
 	}
 	return page{Title: "Connect " + o.Title, Section: "connections", Data: d}, nil
 }
 
-// hasAccount reports whether there is an account of a name.
-func (s *site) hasAccount(ctx context.Context, name string) (bool, error) {
+// accountNamed returns the account of a name that something is left of, nil if there is none.
+func (s *site) accountNamed(ctx context.Context, name string) (*accountRow, error) {
 	rows, err := s.accountRows(ctx)
-	return slices.ContainsFunc(rows, func(a accountRow) bool { return a.Name == name && !a.Revoked() }), err
+	if i := slices.IndexFunc(rows, func(a accountRow) bool { return a.Name == name && !a.Revoked() }); i >= 0 {
+		return &rows[i], err
+	}
+	return nil, err
 }
 
 // connect stores a typed credential, or shows the way to the page of the service. That is
@@ -128,11 +131,11 @@ func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
 	by, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
 	// What an account holds is gone when another takes its place, so that is done for who has read it.
-	switch there, err := s.hasAccount(r.Context(), name); {
+	switch there, err := s.accountNamed(r.Context(), name); {
 	case err != nil:
 		return err
-	case there && r.PostForm.Get("replaces") != name:
-		d := connectData{Offer: o, Name: name, Replaces: true, Redirect: s.callback(r)}
+	case there != nil && (r.PostForm.Get("replaces") != name || r.PostForm.Get("of") != there.Mark()):
+		d := connectData{Offer: o, Name: name, Replaces: there, Redirect: s.callback(r)}
 		s.render(w, r, "connect_form", page{Title: "Connect " + o.Title, Section: "connections", Status: http.StatusConflict, Data: d}, "")
 		return nil
 	}

@@ -3,9 +3,11 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -69,6 +71,17 @@ func (s Secret) Word() string {
 	}
 	return "set"
 }
+
+// Mark tells which secret of that name is stored, by when it was set; empty: none is.
+func (s Secret) Mark() string {
+	if !s.Stored {
+		return ""
+	}
+	return timeMark(s.SetAt)
+}
+
+// timeMark tells what a person stored from what was stored at another time, in a field of a form.
+func timeMark(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 36) }
 
 // Link is the page of the secret.
 func (s Secret) Link() string { return "/secrets/" + url.PathEscape(s.Name) }
@@ -135,6 +148,25 @@ func unread(err error) error {
 	return refusef("the form cannot be read")
 }
 
+// isShown refuses to replace or remove a secret that is another one than the form says that its page showed.
+func (s *site) isShown(r *http.Request, name string) error {
+	list, err := s.secretList(r)
+	if err != nil {
+		return err
+	}
+	var is Secret
+	if i := slices.IndexFunc(list.All, func(one Secret) bool { return one.Name == name }); i >= 0 {
+		is = list.All[i]
+	}
+	switch {
+	case r.PostForm.Get("of") == is.Mark():
+		return nil
+	case !is.Stored:
+		return fmt.Errorf("the secret %s was removed since it was shown: %w", cut(100, name), keep.ErrStale)
+	}
+	return fmt.Errorf("%s set the secret %s, which this page did not show; it is replaced and removed on its own page: %w", is.SetBy, name, keep.ErrStale)
+}
+
 // setSecret stores what was typed. It is in no answer, also not in that of an error.
 func (s *site) setSecret(r *http.Request) (to, did string, err error) {
 	if s.cfg.Secrets == nil {
@@ -145,6 +177,9 @@ func (s *site) setSecret(r *http.Request) (to, did string, err error) {
 	}
 	who, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
+	if err := s.isShown(r, name); err != nil {
+		return "", "", err
+	}
 	if err := s.cfg.Secrets.SetSecret(r.Context(), who, name, r.PostForm.Get("value")); err != nil {
 		return "", "", err
 	}
@@ -159,6 +194,12 @@ func (s *site) setSecret(r *http.Request) (to, did string, err error) {
 func (s *site) removeSecret(r *http.Request) (to, did string, err error) {
 	if s.cfg.Secrets == nil {
 		return "", "", &keep.NotFoundError{What: "page", ID: cut(100, r.URL.Path)}
+	}
+	if err := r.ParseForm(); err != nil {
+		return "", "", unread(err)
+	}
+	if err := s.isShown(r, r.PathValue("name")); err != nil {
+		return "", "", err
 	}
 	return "/secrets", "secret-removed", s.cfg.Secrets.RemoveSecret(r.Context(), r.PathValue("name"))
 }

@@ -122,11 +122,12 @@ func TestSecrets(t *testing.T) {
 	if keeps.values["slack"] != value {
 		t.Errorf("the secret is %q", keeps.values["slack"])
 	}
-	root.post("/secrets", "name", "crm", "value", "x").want(t, 200, "Calls do not use it")
-	root.post("/secrets", "name", "slack").want(t, 400, "The secret is not set", "Nothing was given")
-	root.post("/secrets/old-token/remove").want(t, 200, "The secret is removed")
-	root.post("/secrets/old-token/remove").want(t, 404)
-	root.post("/secrets", "name", "slack", "value", value+strings.Repeat("x", 64<<10)).want(t, 400, "more than 65536 bytes")
+	shown := func(name string) []string { return formOf(t, root.get("/secrets/"+name).body) }
+	root.post("/secrets", append(shown("crm"), "value", "x")...).want(t, 200, "Calls do not use it")
+	root.post("/secrets", shown("slack")...).want(t, 400, "The secret is not set", "Nothing was given")
+	root.post("/secrets/old-token/remove", shown("old-token")...).want(t, 200, "The secret is removed")
+	root.post("/secrets/old-token/remove").want(t, 404, "old-token")
+	root.post("/secrets", append(shown("slack"), "value", value+strings.Repeat("x", 64<<10))...).want(t, 400, "more than 65536 bytes")
 	res, err := root.http.Post(w.site.URL+"/secrets", "application/x-www-form-urlencoded", strings.NewReader("name=slack&value=%%Kanari"))
 	root.read(res, err).want(t, 400, "cannot be read")
 	for _, path := range []string{"/secrets", "/secrets/slack", "/settings", "/connections"} {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/law/key"
@@ -202,4 +204,53 @@ func TestCheckpointIsSetAsItWasShown(t *testing.T) {
 	now.want(t, http.StatusOK, `<td class="mono">41</td>`, `<td class="mono">&#34;first&#34;</td>`)
 	root.post(page+"/values", append(formOf(t, now.body), "key", "n", "verb", "delete")...).want(t, http.StatusOK, "The value is changed")
 	root.post(page+"/values", append(formOf(t, now.body), "key", "n", "value", "7", "verb", "set")...).want(t, http.StatusConflict, "Not in this state")
+}
+
+// What somebody connected, or set, since a page was made is not replaced or removed by that page.
+func TestSecretAndAccountAreReplacedAsTheyWereShown(t *testing.T) {
+	db := memory.New()
+	actor, err := operator.New(db, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, keeps, accounts := putting{put: make(map[string]string)}, filled(), shelved()
+	w := &world{TB: t}
+	w.serve(web.Config{Store: db, Actor: actor, Accounts: accounts, Connector: put, Secrets: keeps})
+	t.Cleanup(w.site.Close)
+	admin, other := w.as("ann", access.Admin), w.as("bob", access.Admin)
+	stale := map[string][]string{} // the forms of each page as they were at first
+	for _, path := range []string{"/secrets/bank", "/secrets/slack", "/accounts/work-mail", "/connect/stripe?name=work-mail"} {
+		stale[path] = formOf(t, admin.get(path).body)
+	}
+	set := func(c *client, of, name, value string) answer {
+		return c.post("/secrets", append(slices.Clone(stale[of]), "name", name, "value", value)...)
+	}
+	set(other, "/secrets/bank", "bank", "of bob").want(t, http.StatusOK, "by <bdi>bob</bdi>")
+	set(other, "/secrets/slack", "slack", "of bob").want(t, http.StatusOK, "by <bdi>bob</bdi>")
+	for _, name := range []string{"bank", "slack"} {
+		for _, body := range []string{set(admin, "/secrets/"+name, name, "of ann").body, admin.post("/secrets", "name", name, "value", "of ann").body} {
+			if !strings.Contains(body, "Not in this state") || !strings.Contains(body, "bob set the secret "+name) || strings.Contains(body, "of ann") {
+				t.Errorf("an old page of %s is answered with\n%s", name, body)
+			}
+		}
+	}
+	admin.post("/secrets/bank/remove", stale["/secrets/bank"]...).want(t, http.StatusConflict, "bob set the secret bank")
+	if keeps.values["bank"] != "of bob" || keeps.values["slack"] != "of bob" {
+		t.Errorf("the secrets are %v", keeps.values)
+	}
+	admin.post("/secrets/bank/remove", formOf(t, admin.get("/secrets/bank").body)...).want(t, http.StatusOK, "The secret is removed")
+	set(admin, "/secrets/bank", "bank", "of ann").want(t, http.StatusConflict, "removed")
+
+	accounts.list[1].ConnectedBy, accounts.list[1].ConnectedAt = "bob", api.Time(time.Now())
+	admin.post("/accounts/work-mail/revoke", stale["/accounts/work-mail"]...).want(t, http.StatusConflict, "bob connected the account work-mail")
+	again := admin.post("/connect/stripe", append(slices.Clone(stale["/connect/stripe?name=work-mail"]), "name", "work-mail", "credential", "key of a shop")...)
+	again.want(t, http.StatusConflict, "takes its place", "by <bdi>bob</bdi>")
+	if len(put.put) != 0 || accounts.list[1].Status != keep.AccountOK {
+		t.Errorf("put %v, and the account is %s", put.put, accounts.list[1].Status)
+	}
+	admin.post("/connect/stripe", append(formOf(t, again.body), "name", "work-mail", "credential", "key of a shop")...)
+	if put.put["work-mail"] != "key of a shop" {
+		t.Errorf("put %v", put.put)
+	}
+	admin.post("/accounts/work-mail/revoke", formOf(t, admin.get("/accounts/work-mail").body)...).want(t, http.StatusOK)
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,21 @@ func TestSecretsAndBackupOnThePages(t *testing.T) {
 		}
 		return res.StatusCode, string(body)
 	}
+	of := regexp.MustCompile(`name="of" value="([^"]+)"`)
+	// shown is what the page of a secret says that it shows.
+	shown := func(name string) string {
+		t.Helper()
+		res, err := admin.Get(d.base + "/secrets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		page, err := io.ReadAll(res.Body)
+		if found := of.FindSubmatch(page); err == nil && found != nil {
+			return string(found[1])
+		}
+		return ""
+	}
 	if status, page := post("/login", "code", strings.TrimPrefix(d.keep("login"), d.base+"/login?code=")); status != http.StatusOK {
 		t.Fatalf("log in: %d\n%s", status, page)
 	}
@@ -93,7 +109,7 @@ func TestSecretsAndBackupOnThePages(t *testing.T) {
 	}
 	set := func(name, value string) {
 		t.Helper()
-		status, page := post("/secrets", "name", name, "value", value)
+		status, page := post("/secrets", "name", name, "value", value, "of", shown(name))
 		if look.in("the answer", []byte(page)); status != http.StatusOK || !strings.Contains(page, "Calls use it within a second") {
 			t.Fatalf("set %s: %d\n%s", name, status, page)
 		}
@@ -119,7 +135,7 @@ func TestSecretsAndBackupOnThePages(t *testing.T) {
 	}
 	set("new", second)
 	called("/v2 Bearer " + second)
-	if status, page := post("/secrets/svc/remove"); status != http.StatusOK || !strings.Contains(page, "The secret is removed") {
+	if status, page := post("/secrets/svc/remove", "of", shown("svc")); status != http.StatusOK || !strings.Contains(page, "The secret is removed") {
 		t.Errorf("remove: %d\n%s", status, page)
 	}
 	if list := d.keep("secrets"); !strings.Contains(list, "new") || strings.Contains(list, "svc") {

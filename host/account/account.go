@@ -317,10 +317,27 @@ func (e *LostKeyError) Error() string {
 // Connect stores an account that a person connected: a new one, or the next generation of
 // the one of that name.
 func (m *Manager) Connect(ctx context.Context, fresh keep.Account, c seal.Content) (keep.Account, error) {
+	return m.connect(ctx, fresh, c, func(keep.Account) error { return nil })
+}
+
+// ConnectOver is Connect in the place of what a person connected at a time, zero: of nothing, else keep.ErrStale.
+func (m *Manager) ConnectOver(ctx context.Context, fresh keep.Account, c seal.Content, at time.Time) (keep.Account, error) {
+	return m.connect(ctx, fresh, c, func(old keep.Account) error {
+		if old.ConnectedAt.Equal(at) {
+			return nil
+		}
+		return fmt.Errorf("%s was connected by %s since: %w", fresh.Name, old.ConnectedBy, keep.ErrStale)
+	})
+}
+
+func (m *Manager) connect(ctx context.Context, fresh keep.Account, c seal.Content, check func(old keep.Account) error) (keep.Account, error) {
 	fresh.Kind = cmp.Or(fresh.Kind, keep.AccountConnected)
 	for {
 		old, err := m.row(ctx, fresh.Kind, fresh.Name)
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+			return keep.Account{}, err
+		}
+		if err := check(old); err != nil {
 			return keep.Account{}, err
 		}
 		a := law.Connect(old, fresh, m.now())

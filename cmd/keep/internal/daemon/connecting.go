@@ -43,8 +43,9 @@ type begun struct {
 	client  *oauth.Client
 	attempt oauth.Attempt
 	fresh   keep.Account
-	asked   []string // scopes
-	login   string   // of the browser that began it
+	over    time.Time // when what it takes the place of was connected; zero: there was none
+	asked   []string  // scopes
+	login   string    // of the browser that began it
 	until   time.Time
 	used    bool
 }
@@ -101,7 +102,7 @@ func (c *Connecting) named(by access.Identity, pack, name string) (config.Pack, 
 //
 // Nothing is stored. What is begun belongs to the login that began it: an answer that another login
 // brings is refused, so that nobody is made to connect somebody else's account.
-func (c *Connecting) Begin(_ context.Context, by access.Identity, pack, name, redirect string) (page string, scopes []string, err error) {
+func (c *Connecting) Begin(ctx context.Context, by access.Identity, pack, name, redirect string) (page string, scopes []string, err error) {
 	p, fresh, err := c.named(by, pack, name)
 	if err != nil {
 		return "", nil, err
@@ -115,7 +116,14 @@ func (c *Connecting) Begin(_ context.Context, by access.Identity, pack, name, re
 	if client.AuthorizeURL == "" {
 		return "", nil, unconnected("This service cannot be connected here", "the pack %s has no authorize_url", p.Name)
 	}
+	there, err := c.Accounts.Accounts(ctx)
+	if err != nil {
+		return "", nil, err
+	}
 	b := begun{client: client, attempt: client.Begin(redirect), fresh: fresh, asked: scopes, login: by.ID, until: c.Now().Add(connectFor)}
+	if i := slices.IndexFunc(there, func(a keep.Account) bool { return a.Name == name }); i >= 0 {
+		b.over = there[i].ConnectedAt
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forget()
@@ -171,12 +179,15 @@ func (c *Connecting) Finish(ctx context.Context, by access.Identity, answer url.
 	case err != nil:
 		return "", unconnected("The service gave no tokens", "%v", err)
 	}
-	return b.fresh.Name, c.store(ctx, Granted(b.fresh, tokens, b.asked), account.ContentOf(tokens))
+	_, err = c.Accounts.ConnectOver(ctx, Granted(b.fresh, tokens, b.asked), account.ContentOf(tokens), b.over)
+	if errors.Is(err, keep.ErrStale) {
+		return "", unconnected("Somebody connected it meanwhile", "%v", err)
+	}
+	return b.fresh.Name, stored(err)
 }
 
-// store stores an account.
-func (c *Connecting) store(ctx context.Context, fresh keep.Account, content seal.Content) error {
-	_, err := c.Accounts.Connect(ctx, fresh, content)
+// stored says of the error of an account that was not stored what a person can do about it.
+func stored(err error) error {
 	_, open := errors.AsType[*seal.PermissionError](err)
 	_, lost := errors.AsType[*account.LostKeyError](err)
 	if open || lost {
@@ -195,7 +206,8 @@ func (c *Connecting) Put(ctx context.Context, by access.Identity, pack, name, va
 	if err := CheckCredential(p, value); err != nil {
 		return unconnected("This is no credential of the service", "%v", err)
 	}
-	return c.store(ctx, fresh, seal.Content{Value: value})
+	_, err = c.Accounts.Connect(ctx, fresh, seal.Content{Value: value})
+	return stored(err)
 }
 
 // CheckCredential refuses what cannot be the credential that a pack wants.
