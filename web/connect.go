@@ -134,7 +134,7 @@ func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
 	switch there, err := s.accountNamed(r.Context(), name); {
 	case err != nil:
 		return err
-	case there != nil && (r.PostForm.Get("replaces") != name || r.PostForm.Get("of") != there.Mark()):
+	case there != nil && r.PostForm.Get("of") != there.Mark():
 		d := connectData{Offer: o, Name: name, Replaces: there, Redirect: s.callback(r)}
 		s.render(w, r, "connect_form", page{Title: "Connect " + o.Title, Section: "connections", Status: http.StatusConflict, Data: d}, "")
 		return nil

@@ -49,6 +49,7 @@ type vault struct {
 type Sealed struct {
 	Value string
 	Mark  string // another one when the secret is replaced
+	Err   error  // why it cannot be opened, which says which secret; nil: it can
 }
 
 // String says nothing: a secret that is printed by mistake shows nothing.
@@ -181,10 +182,16 @@ func (e *referenceError) Error() string { return e.why + "; a plain ${ is writte
 type MissingError struct {
 	Reference string // such as ${secret:crm}
 	Places    []string
+	Sealed    error // why the one of the database cannot be opened; nil: it has none
 }
 
 // Error names the reference and never its value.
-func (e *MissingError) Error() string { return e.Reference + " is not set" }
+func (e *MissingError) Error() string {
+	if e.Sealed != nil {
+		return e.Reference + ": " + e.Sealed.Error()
+	}
+	return e.Reference + " is not set"
+}
 
 // fix says where the value can be put.
 func (e *MissingError) fix() string { return "put it into " + strings.Join(e.Places, ", or ") }
@@ -207,7 +214,7 @@ func (v *vault) resolve(ref string) (string, error) {
 	case kind == "env" && envName().MatchString(name):
 		var ok bool
 		if s, ok = v.env.vars[name]; !ok {
-			err = &MissingError{ref, []string{"the environment variable " + name}}
+			err = &MissingError{Reference: ref, Places: []string{"the environment variable " + name}}
 		}
 	case kind == "secret" && secretName().MatchString(name) && !strings.Contains(name, ".."):
 		var place string
@@ -248,12 +255,13 @@ func (v *vault) secret(ref, name string) (value, mark, place string, err error) 
 	file := filepath.Join(v.dir, ".secrets", name)
 	v.files = append(v.files, file)
 	value, mark, err = readSecret(file, true)
-	if sealed, ok := v.sealed[name]; ok && errors.Is(err, fs.ErrNotExist) {
+	sealed, ok := v.sealed[name]
+	if ok && sealed.Err == nil && errors.Is(err, fs.ErrNotExist) {
 		return sealed.Value, sealed.Mark, "", nil
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", "", &MissingError{ref, []string{
-			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)", "the database: keep secrets set " + name}}
+			"the environment variable " + variable, "the file " + credentials, "the file " + file + " (mode 0600)", "the database: keep secrets set " + name}, sealed.Err}
 	}
 	return value, mark, file, err
 }

@@ -96,8 +96,8 @@ func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 }
 
 // sealed returns the secrets of the database, if it can be read: they count where no other
-// place has one. Why it cannot be read, or a secret cannot be opened, is said by what needs
-// them. The mark is another one when they are.
+// place has one. Why it cannot be read is said by what needs
+// it. The mark is another one when they are.
 func (f *Flags) sealed(cfg *config.Config) (secrets map[string]config.Sealed, mark string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -117,9 +117,8 @@ func (f *Flags) sealed(cfg *config.Config) (secrets map[string]config.Sealed, ma
 	}
 	out := map[string]config.Sealed{}
 	for _, s := range all {
-		if value, err := m.Secret(ctx, s.Name); err == nil {
-			out[s.Name] = config.Sealed{Value: value, Mark: SecretsMark([]keep.Account{s})}
-		}
+		value, err := m.Secret(ctx, s.Name)
+		out[s.Name] = config.Sealed{Value: value, Mark: SecretsMark([]keep.Account{s}), Err: err}
 	}
 	return out, SecretsMark(all)
 }
