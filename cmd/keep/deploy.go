@@ -207,7 +207,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 		case err != nil:
 			if found := project.Problems(p.Root, err); len(found) > 0 {
 				a.PrintProblems(found)
-				fmt.Fprintln(a.Err, "The daemon refused it. It has the connections that are in force: keep status says whether keep.toml as it is now is.")
+				fmt.Fprintln(a.Err, "It is not deployed. Where a host runs, it has the connections that are in force: keep status says whether keep.toml as it is now is.")
 				return out, exit.With(exit.Misused)
 			}
 			return out, fmt.Errorf("deploy %s: %w", s.File, err)

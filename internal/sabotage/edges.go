@@ -361,6 +361,11 @@ var edgesBreaks = []Break{
 		`"\r", "\n  │ ", "\n"`, `"\r", "\n", "\n"`, "./web -run TestLogOfAScriptImitatesNothing"},
 	{"secret-that-cannot-be-opened-is-not-set", "explained", "cmd/keep/internal/config/secret.go",
 		`keep secrets set " + name}, sealed.Err}`, `keep secrets set " + name}, nil}`, "./cmd/keep -run TestScripts/accounts$"},
+	{"scripts-that-cannot-be-read-are-left-out", "explained", "cmd/keep/internal/project/project.go",
+		`			l.failed = err
+`, ``, "./cmd/keep/internal/project -run TestUnreadableDirectory"},
+	{"lookup-that-sends-is-not-counted", "explained", "law/lifecycle/explain.go",
+		`case m.Level == keep.LevelKey && (m`, `case m.Level == "" && (m`, "./law/lifecycle -run TestTimesSent"},
 	{"old-page-replaces-a-checkpoint", "nothing-lost", "web/checkpoint.go",
 		`was != nil && of != shown.Mark(was) {`, `was != nil && of == "" {`, "./web -run TestCheckpointIsSetAsItWasShown"},
 	{"old-page-sets-what-was-not-set", "nothing-lost", "web/checkpoint.go",

@@ -157,13 +157,15 @@ func callOf(m keep.Mutation) string {
 	return fmt.Sprintf("%s on %s", m.Tool, m.Target)
 }
 
-// TimesSent says how often a call was sent: "sent once", "not sent".
+// TimesSent says how often a call was sent: "sent once", "not sent". Where asking is the same call once more, that is said.
 func TimesSent(m keep.Mutation) string {
 	times := "once"
 	if m.Attempts != 1 {
 		times = fmt.Sprintf("%d times", m.Attempts)
 	}
 	switch {
+	case m.Level == keep.LevelKey && (m.ReconcileAttempts > 0 || m.ResolvedBy == "reconcile"):
+		return "sent " + times + ", and again by lookups"
 	case !ledger.Unsent(m):
 		return "sent " + times
 	case m.Attempts == 1:

@@ -211,3 +211,19 @@ func TestWaitOfAClosedRun(t *testing.T) {
 		t.Errorf("WaitOf a closed run = %q, want nothing", got)
 	}
 }
+
+func TestTimesSent(t *testing.T) {
+	refused := &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeAccount}
+	for want, m := range map[string]keep.Mutation{
+		"sent once":                                 {Level: keep.LevelKey, Attempts: 1, State: keep.Applied, ResolvedBy: "call"},
+		"sent 2 times":                              {Level: keep.LevelWitness, Attempts: 2, State: keep.Applied, ResolvedBy: "reconcile", ReconcileAttempts: 3},
+		"sent once, and again by lookups":           {Level: keep.LevelKey, Attempts: 1, State: keep.NeedsReconcile, ReconcileAttempts: 1},
+		"sent 2 times, and again by lookups":        {Level: keep.LevelKey, Attempts: 2, State: keep.Applied, ResolvedBy: "reconcile"},
+		"not sent":                                  {Level: keep.LevelKey, Attempts: 1, State: keep.Failed, ResolvedBy: "call", Error: refused},
+		"tried 2 times, and not sent the last time": {Level: keep.LevelKey, Attempts: 2, State: keep.Failed, ResolvedBy: "call", Error: refused},
+	} {
+		if got := lifecycle.TimesSent(m); got != want {
+			t.Errorf("%+v is %q, want %q", m, got, want)
+		}
+	}
+}

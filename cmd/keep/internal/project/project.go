@@ -4,6 +4,7 @@ package project
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,12 +187,30 @@ func scriptsIn(root, dir string, patterns []string) ([]string, error) {
 	return files, nil
 }
 
+// A listing remembers that a directory could not be read, which fs.Glob takes for an empty one.
+type listing struct {
+	fs.FS
+	failed error // the last one
+}
+
+// ReadDir implements fs.ReadDirFS.
+func (l *listing) ReadDir(name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(l.FS, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if info, statErr := fs.Stat(l.FS, name); statErr != nil || info.IsDir() {
+			l.failed = err
+		}
+	}
+	return list, err
+}
+
 // match returns the files in dir that match a pattern, relative to root, if they may have workflows.
 func match(root, dir string, patterns []string) ([]string, error) {
 	var out []string
+	readable := &listing{FS: os.DirFS(dir)}
 	for _, p := range patterns {
-		found, err := fs.Glob(os.DirFS(dir), path.Clean(p))
-		if err != nil {
+		found, err := fs.Glob(readable, path.Clean(p))
+		if err = cmp.Or(err, readable.failed); err != nil {
 			return nil, fmt.Errorf("workflows: %q: %w", p, err)
 		}
 		for _, f := range found {
