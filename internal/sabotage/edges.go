@@ -366,6 +366,8 @@ var edgesBreaks = []Break{
 `, ``, "./cmd/keep/internal/project -run TestUnreadableDirectory"},
 	{"lookup-that-sends-is-not-counted", "explained", "law/lifecycle/explain.go",
 		`case m.Level == keep.LevelKey && (m`, `case m.Level == "" && (m`, "./law/lifecycle -run TestTimesSent"},
+	{"account-of-a-renamed-connection-is-unused", "explained", "cmd/keep/internal/daemon/accounts.go",
+		`name == conn.Name || slices.Contains(conn.Was, name)`, `name == conn.Name`, "./cmd/keep -run TestScripts$/accounts$"},
 	{"old-page-replaces-a-checkpoint", "nothing-lost", "web/checkpoint.go",
 		`was != nil && of != shown.Mark(was) {`, `was != nil && of == "" {`, "./web -run TestCheckpointIsSetAsItWasShown"},
 	{"old-page-sets-what-was-not-set", "nothing-lost", "web/checkpoint.go",

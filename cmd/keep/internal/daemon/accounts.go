@@ -114,7 +114,8 @@ func UsedBy(ctx context.Context, cfg *config.Config, db database.DB) (map[string
 	out := map[string][]keep.WorkflowName{}
 	for _, w := range slices.Sorted(maps.Keys(connections)) {
 		for _, conn := range cfg.Connections {
-			if !slices.Contains(connections[w], conn.Name) {
+			of := func(name string) bool { return name == conn.Name || slices.Contains(conn.Was, name) }
+			if !slices.ContainsFunc(connections[w], of) {
 				continue
 			}
 			for _, name := range conn.Accounts {
