@@ -146,11 +146,16 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	}
 	var body io.Reader
 	if q.body != nil {
-		text, err := utf8json.Marshal(q.body)
-		if err != nil {
+		if _, err := utf8json.Marshal(q.body); err != nil {
 			return nil, err
 		}
-		body = bytes.NewReader(text)
+		var plain bytes.Buffer
+		e := json.NewEncoder(&plain)
+		e.SetEscapeHTML(false) // < as it is, not as the six bytes that a page needs
+		if err := e.Encode(q.body); err != nil {
+			return nil, err
+		}
+		body = &plain
 	}
 	r, err := http.NewRequestWithContext(ctx, q.method, target, body)
 	if err != nil {

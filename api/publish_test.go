@@ -167,3 +167,16 @@ func TestClientNamesItsEvents(t *testing.T) {
 		t.Errorf("%d events, %v, want one", n, err)
 	}
 }
+
+// A client sends a payload as it is, so that what is as large as may be is taken, whatever it is made of.
+func TestClientPublishesWhatIsLarge(t *testing.T) {
+	w := newWorld(t, nil)
+	c := w.client("ann operator")
+	for _, text := range []string{"<", "&", "é", "\\u003c"} {
+		payload := `"` + strings.Repeat(text, (api.MaxPublish-2)/len(text)) + `"`
+		ev, created, err := c.Publish(t.Context(), "invoices", "email.received", api.PublishRequest{Payload: json.RawMessage(payload)})
+		if err != nil || !created || string(ev.Payload) != payload {
+			t.Errorf("%d bytes of %s: %v, %d bytes are stored", len(payload), text, err, len(ev.Payload))
+		}
+	}
+}

@@ -368,6 +368,8 @@ var edgesBreaks = []Break{
 		`case m.Level == keep.LevelKey && (m`, `case m.Level == "" && (m`, "./law/lifecycle -run TestTimesSent"},
 	{"account-of-a-renamed-connection-is-unused", "explained", "cmd/keep/internal/daemon/accounts.go",
 		`name == conn.Name || slices.Contains(conn.Was, name)`, `name == conn.Name`, "./cmd/keep -run TestScripts$/accounts$"},
+	{"client-sends-six-bytes-for-one", "bounded", "api/client.go",
+		`		e.SetEscapeHTML(false)`, `		e.SetEscapeHTML(true)`, "./api -run TestClientPublishesWhatIsLarge"},
 	{"old-page-replaces-a-checkpoint", "nothing-lost", "web/checkpoint.go",
 		`was != nil && of != shown.Mark(was) {`, `was != nil && of == "" {`, "./web -run TestCheckpointIsSetAsItWasShown"},
 	{"old-page-sets-what-was-not-set", "nothing-lost", "web/checkpoint.go",
