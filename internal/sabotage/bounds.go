@@ -355,6 +355,12 @@ var boundsBreaks = []Break{
 	{"topics-cost-a-scraper-without-end", "bounded", "cmd/keep/internal/metrics/metrics.go",
 		`n := min(len(topics), maxSeries)`, `n := len(topics)`, "./cmd/keep/internal/metrics -run TestTopicsAreBounded"},
 
+	{"what-a-picture-says-is-hidden", "explained", "law/approval/mark.go",
+		`tagged().ReplaceAllStringFunc(s, saidIn)`, `tagged().ReplaceAllString(s, "")`, "./law/approval -run TestNoTextOfALetterIsHidden"},
+	{"text-of-a-field-is-taken-for-tags", "explained", "law/approval/mark.go",
+		`strings.ReplaceAll(m[2], "<", "&lt;") + m[3]`, `m[2] + m[3]`, "./law/approval -run TestTagsThatAreTextAreShown"},
+	{"addresses-that-were-not-compared", "explained", "law/approval/mark.go",
+		`		if i == maxMarks {`, `		if i > maxMarks {`, "./law/approval -run TestMoreMarksThanAreListed"},
 	{"text-behind-a-style-is-hidden", "explained", "law/approval/mark.go",
 		`if text := plainHTML(all); text != "" {`, `if text := plainHTML(all); false {`, "./law/approval -run TestNoTextOfALetterIsHidden"},
 

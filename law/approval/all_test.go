@@ -73,6 +73,13 @@ func TestNoTextOfALetterIsHidden(t *testing.T) {
 		`<p>Hello</p><p title="a>b<script>">Pay DE02 <a href="https://example.com">here</a></p>`,
 		`<p>Hello</p><!-- <template> -->Pay DE02<!-- </template> -->`,
 		`<style>p:after { content: "Pay DE02" }</style><p>Hello</p>`,
+		`<p>Hello</p><textarea rows=2>Pay DE02</textarea>`,
+		`<p>Hello</p><img width="1" alt="Pay DE02">`,
+		`<p>Hello</p><img src="https://example.com/a.png" ALT='Pay DE02'>`,
+		`<p>Hello</p><input type=button value = "Pay DE02"><input placeholder="IBAN">`,
+		`<p>Hello</p><img alt="Pay DE02 > 5">`,
+		`<p>Hello</p><img src=x alt="<b Pay DE02"><p>Bye</p>`,
+		`<p>Hello</p><img src="<b Pay DE02"><p>Bye</p>`,
 	} {
 		payload, err := json.Marshal(map[string]string{"html": html})
 		if err != nil {
@@ -83,5 +90,43 @@ func TestNoTextOfALetterIsHidden(t *testing.T) {
 		if hello < 0 || pay < hello || strings.Contains(html, "href") && !strings.Contains(text, "link to: https://example.com") {
 			t.Errorf("%s is shown as\n%s", html, text)
 		}
+	}
+}
+
+// What a browser shows as it is written, as in a text area, is not taken for tags.
+func TestTagsThatAreTextAreShown(t *testing.T) {
+	view := keep.View{Kind: keep.ViewMail, Parts: []keep.ViewPart{{Role: "html", Param: "html"}}}
+	for _, name := range []string{"textarea", "xmp", "TextArea"} {
+		payload, err := json.Marshal(map[string]string{"html": "<p>Hello</p><" + name + ">send <i to=DE02> &lt;b&gt; here</" + name + "><p>Bye"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := approval.Text(keep.Approval{Payload: payload, View: view})
+		if !strings.Contains(text, "Hello") || !strings.Contains(text, "send <i to=DE02> ") || !strings.Contains(text, " here") || !strings.HasSuffix(strings.TrimSpace(text), "Bye") {
+			t.Errorf("in %s is shown\n%s", name, text)
+		}
+	}
+}
+
+// A reader is told that there are more marks than are listed, and more addresses than are compared.
+func TestMoreMarksThanAreListed(t *testing.T) {
+	many, text := map[string]any{}, strings.Builder{}
+	for i := range 60 {
+		many[fmt.Sprintf("p%02d", i)] = "a\u200b"
+		fmt.Fprintf(&text, "a%d@example.com ", i)
+	}
+	marks := func(payload any) []approval.Mark {
+		t.Helper()
+		raw, err := json.Marshal(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return approval.Marks(keep.Approval{Payload: raw})
+	}
+	if all := marks(many); len(all) != 50 || !strings.HasSuffix(all[49].Detail, "; 10 more marks are not listed") {
+		t.Errorf("%d marks, the last: %+v", len(all), all[len(all)-1])
+	}
+	if all := marks(map[string]string{"text": text.String() + "bob@xn--pypal-4ve.com"}); len(all) != 1 || !strings.Contains(all[0].Detail, "more than 50 addresses") {
+		t.Errorf("marks of a text with 61 addresses: %+v", all)
 	}
 }

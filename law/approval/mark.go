@@ -43,7 +43,11 @@ func Marks(a keep.Approval) []Mark {
 			marks = append(marks, m)
 		}
 	}
-	return marks[:min(len(marks), maxMarks)]
+	if more := len(marks) - maxMarks; more > 0 {
+		marks = marks[:maxMarks]
+		marks[maxMarks-1].Detail += fmt.Sprintf("; %d more marks are not listed", more)
+	}
+	return marks
 }
 
 // marksIn returns the marks of the texts of a value, which is at a path.
@@ -115,7 +119,11 @@ func marksOf(path, named, text string, domains map[string]string) (marks []Mark)
 			break
 		}
 	}
-	for _, found := range address().FindAllString(text, maxMarks) {
+	for i, found := range address().FindAllString(text, maxMarks+1) {
+		if i == maxMarks {
+			add(LookAlike, "has more than %d addresses; the others are not compared", maxMarks)
+			break
+		}
 		if why := odd(found, domains); why != "" {
 			add(LookAlike, "%s", why)
 		}
@@ -217,6 +225,16 @@ var (
 	})
 )
 
+var (
+	// said are attributes whose text a receiver sees. A tag may end within the quotes of one.
+	said = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?is)\b(alt|label|placeholder|srcdoc|title|value)\s*=\s*("[^"]*"?|'[^']*'?|[^\s>]+)`)
+	})
+	asWritten = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?is)(<(?:textarea|xmp)\b[^>]*>)(.*?)(</(?:textarea|xmp)\s*>|$)`)
+	})
+)
+
 // inert returns HTML as text: what is hidden by its looks is there, links show where they
 // lead, and nothing is loaded or run. What a browser is thought to show nothing of comes last: whether
 // it does depends on comments and quotes before it.
@@ -232,13 +250,25 @@ func inert(s string) string {
 	return strings.Join(append([]string{plainHTML(s)}, unshown...), "\n")
 }
 
-// plainHTML is HTML without its tags, but for what these link to.
+// plainHTML is HTML without its tags, but for what these link to and what their attributes say.
 func plainHTML(s string) string {
+	s = asWritten().ReplaceAllStringFunc(s, func(all string) string {
+		m := asWritten().FindStringSubmatch(all)
+		return m[1] + strings.ReplaceAll(m[2], "<", "&lt;") + m[3]
+	})
 	s = anchor().ReplaceAllStringFunc(s, func(tag string) string {
 		m := anchor().FindStringSubmatch(tag)
-		return fmt.Sprintf("[%s: %s] ", map[string]string{"a": "link to", "img": "picture from", "form": "form for", "iframe": "page from"}[strings.ToLower(m[1])],
-			strings.Trim(m[2], `"'`))
+		return saidIn(tag) + fmt.Sprintf("[%s: %s] ", map[string]string{"a": "link to", "img": "picture from", "form": "form for", "iframe": "page from"}[strings.ToLower(m[1])],
+			strings.ReplaceAll(strings.Trim(m[2], `"'`), "<", "&lt;"))
 	})
 	s = breaks().ReplaceAllString(s, "\n")
-	return strings.TrimSpace(html.UnescapeString(tagged().ReplaceAllString(s, "")))
+	return strings.TrimSpace(html.UnescapeString(tagged().ReplaceAllStringFunc(s, saidIn)))
+}
+
+// saidIn returns, as HTML, what a tag says to a reader by its attributes. It begins no tag.
+func saidIn(tag string) (out string) {
+	for _, m := range said().FindAllStringSubmatch(tag, -1) {
+		out += fmt.Sprintf("[%s: %s] ", strings.ToLower(m[1]), strings.ReplaceAll(strings.Trim(m[2], `"'>`), "<", "&lt;"))
+	}
+	return out
 }
