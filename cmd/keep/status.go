@@ -85,8 +85,12 @@ func (a *app) printStatus(s api.Status) error {
 	})
 	a.printHostFaults(s)
 	a.heading("Late", len(s.Late))
+	ask := "; is a host running (keep serve)?"
+	if s.Config != nil { // one answered
+		ask = ""
+	}
 	first(a, s.Late, "keep status --json", func(l api.Late) string {
-		return fmt.Sprintf("%s: %s was due %s; is a host running (keep serve)?", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt))
+		return fmt.Sprintf("%s: %s was due %s%s", l.Workflow, terminal.Clean(l.What), a.At(l.DueAt), ask)
 	})
 	a.printStranded(s)
 	a.printPauses(s)

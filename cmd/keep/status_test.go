@@ -91,10 +91,16 @@ func TestStatusAgrees(t *testing.T) {
 		}
 	}
 	text := d.keep("status")
-	for _, want := range []string{"Needs you: 1", "Failing: 1", "Late: 2"} {
+	const whether = "is a host running"
+	for _, want := range []string{"Needs you: 1", "Failing: 1", "Late: 2", whether} {
 		if !strings.Contains(text, want) {
 			t.Errorf("keep status does not say %q:\n%s", want, text)
 		}
+	}
+	// A host that works on it, and cannot load the script, is there.
+	d.start()
+	if text := d.keep("status"); !strings.Contains(text, "Late: ") || strings.Contains(text, whether) {
+		t.Errorf("while a host runs keep status says\n%s", text)
 	}
 }
 
