@@ -75,11 +75,10 @@ func (o *Operator) setCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 	case preview:
 		return change, nil
 	}
-	what := "set"
+	what, set := "set", []keep.Change{}
 	if value == nil {
 		what = "deleted"
 	}
-	var set []keep.Change
 	if over != nil {
 		over.Producer = checkpointOf(def)
 		set = append(set, *over)
