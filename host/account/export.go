@@ -110,6 +110,9 @@ func (m *Manager) Import(ctx context.Context, plain []byte, by string, replace b
 	if err := json.Unmarshal(plain, &e); err != nil || e.Name == "" {
 		return keep.Account{}, errors.New("it holds no account")
 	}
+	if !law.IsName(e.Name) {
+		return keep.Account{}, fmt.Errorf("it holds an account of the name %q, which no keep.toml can say", e.Name)
+	}
 	if e.Version != exportVersion {
 		return keep.Account{}, fmt.Errorf("it is of version %d, and this Keep reads version %d", e.Version, exportVersion)
 	}

@@ -1,6 +1,7 @@
 package account_test
 
 import (
+	"bytes"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -148,6 +149,13 @@ func TestMoveOfWhatChanges(t *testing.T) {
 	}
 	if err := h.Export(t.Context(), "mail", false, to); !errors.Is(err, account.ErrWouldShare) {
 		t.Errorf("a copy: %v", err)
+	}
+
+	for _, name := range []string{`mail\u001b[31m`, "../mail", ""} { // whoever wrote the file chose it
+		hostile := bytes.Replace(file.text, []byte(`"name":"mail"`), []byte(`"name":"`+name+`"`), 1)
+		if a, err := h.Import(t.Context(), hostile, "ada", false); err == nil {
+			t.Errorf("an account of the name %q is stored", a.Name)
+		}
 	}
 
 	// A request whose answer is lost, or of a host that died.

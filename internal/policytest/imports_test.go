@@ -155,7 +155,7 @@ internal/canary         dev    internal/twin internal/mailtest internal/redact
 cmd/keep                main   *
 cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular internal/schema internal/socket cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
-cmd/keep/internal/config timed . connector connector/... law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/oauth host/account/seal api/hook internal/regular cmd/keep/internal/keychain cmd/keep/internal/trust
+cmd/keep/internal/config timed . connector connector/... law/account law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/oauth host/account/seal api/hook internal/regular cmd/keep/internal/keychain cmd/keep/internal/trust
 cmd/keep/internal/draft clock . cmd/keep/internal/mcp cmd/keep/internal/terminal internal/framed law/repair llm rehearsal/plan script/workflow
 cmd/keep/internal/guide clock
 cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/exit cmd/keep/internal/guide cmd/keep/internal/metrics

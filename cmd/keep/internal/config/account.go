@@ -21,6 +21,7 @@ import (
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
+	law "github.com/keep-run/keep/law/account"
 )
 
 // keyName is the file of the key beside keep.toml, and KeyVariable holds the key itself.
@@ -66,7 +67,7 @@ func (t accountsTable) ring(cfg *Config, env *environment) seal.Ring {
 var accountReference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$\{account:([^}]*)\}`) })
 
 // AccountName reports whether s can name an account or a secret.
-func AccountName(s string) bool { return secretName().MatchString(s) && !strings.Contains(s, "..") }
+func AccountName(s string) bool { return law.IsName(s) }
 
 // inHeader reports whether a path is a header of a connection, where ${account:NAME} may
 // stand.

@@ -27,9 +27,8 @@ import (
 const maxSecret = 64 << 10
 
 var (
-	reference  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$\{[^}]*\}?`) })
-	envName    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
-	secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`) })
+	reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$\{[^}]*\}?`) })
+	envName   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 )
 
 // A vault finds secrets and remembers them, so that messages can be cleaned.
@@ -216,7 +215,7 @@ func (v *vault) resolve(ref string) (string, error) {
 		if s, ok = v.env.vars[name]; !ok {
 			err = &MissingError{Reference: ref, Places: []string{"the environment variable " + name}}
 		}
-	case kind == "secret" && secretName().MatchString(name) && !strings.Contains(name, ".."):
+	case kind == "secret" && AccountName(name):
 		var place string
 		s, v.marks[ref], place, err = v.secret(ref, name)
 		if n := v.named[name]; n != nil {
