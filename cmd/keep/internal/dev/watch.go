@@ -32,6 +32,9 @@ type Watcher struct {
 // system's notifications do not work, or from when they do not reach a new directory,
 // it looks at the files again and again.
 func (w *Watcher) Run(ctx context.Context, changed chan<- struct{}) {
+	if dir, err := filepath.EvalSymlinks(w.Root); err == nil { // nothing walks through a link
+		w.Root = dir
+	}
 	var last uint64 // zero: what came before polling was not looked at
 	notify, err := w.subscribe()
 	if err != nil {

@@ -81,3 +81,34 @@ func TestDirectoryThatIsMovedIn(t *testing.T) {
 		t.Error("the scripts that came with a directory are not seen")
 	}
 }
+
+// A project that is reached by a link is watched like any other.
+func TestProjectBehindALink(t *testing.T) {
+	t.Parallel()
+	for _, poll := range []bool{false, true} {
+		dir := t.TempDir()
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Skip("no links here: ", err)
+		}
+		w := &Watcher{Root: link, Poll: poll, Log: slog.New(slog.DiscardHandler)}
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		changed, over := make(chan struct{}, 1), make(chan struct{})
+		go func() { defer close(over); w.Run(ctx, changed) }()
+		for again := time.NewTicker(5 * settleFor); ; { // nobody says since when it is watched
+			if err := os.WriteFile(filepath.Join(dir, "w.js"), []byte(time.Now().String()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				t.Errorf("poll %t: a change is not seen", poll)
+			case <-again.C:
+				continue
+			}
+			break
+		}
+		stop()
+		<-over
+	}
+}

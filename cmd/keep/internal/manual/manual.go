@@ -57,7 +57,7 @@ var order = []group{
 	{"Decide", []string{"grants", "approvals", "budgets", "breakers", "notifications", "redo"}},
 	{"Operate", []string{"monitoring", "traces", "retention", "postgres", "scaling"}},
 	{"Reference", []string{"reference", "problems", "api"}},
-	{"Why you can rely on it", []string{"guarantees", "architecture", "status", "benchmarks", "dependencies"}},
+	{"Why you can rely on it", []string{"guarantees", "architecture", "status", "gaps", "benchmarks", "dependencies"}},
 }
 
 // A group is a part of the front page.
