@@ -419,7 +419,7 @@ func (x *execution) learn(f ledger.Fact) error {
 
 // askInline asks once, right after the call.
 func (x *execution) askInline(t *tool) error {
-	if t.spec.Sets { // to be sent again is recorded, and what comes before it first
+	if x.a.recordsSendingAgain(t) { // and what comes before it first
 		x.run.UpdatedAt = x.e.Now()
 		if err := x.commit(x.within(x.a.hard)); err != nil {
 			return err

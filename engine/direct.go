@@ -36,9 +36,14 @@ func DirectDeployment(now time.Time) keep.Deployment {
 
 // A DirectCall is one call of a mutate tool that no script makes.
 type DirectCall struct {
-	Lane     keep.Lane // of calls that are the same: one is open at a time
-	Agent    string    // who makes it
-	Tool     keep.ToolName
+	Lane  keep.Lane // of calls that are the same: one is open at a time
+	Agent string    // who makes it
+	Tool  keep.ToolName
+
+	// As is what the record and the runs of the call call its tool, which has another name since; empty: Tool. Known is the name of the tool by
+	// which the call is known, and of which its lane is made; empty: As.
+	As, Known keep.ToolName
+
 	Params   json.RawMessage // canonical
 	Identity json.RawMessage // canonical
 
@@ -55,7 +60,7 @@ type DirectCall struct {
 
 // prepared is what the run keeps of the call, which may be without a record: who makes it, and what it says.
 func (d DirectCall) prepared() json.RawMessage {
-	return marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": d.Tool, "ask": d.Ask, "content": ledger.Hash(d.Params)}, "reservations": []any{}})
+	return marshal(map[string]any{"data": map[string]any{"agent": d.Agent, "tool": cmp.Or(d.As, d.Tool), "known": cmp.Or(d.Known, d.As, d.Tool), "ask": d.Ask, "content": ledger.Hash(d.Params)}, "reservations": []any{}})
 }
 
 // A DirectOutcome is what became of a DirectCall: its run and its record as they are stored.
@@ -171,7 +176,7 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 	}
 	call := &takenCall{tool: t, params: d.Params, identity: d.Identity, payload: d.Params, target: target, ask: d.Ask}
 	lc := call.ledgerCall(x, ledger.RunKey(x.run.Chain), ledger.Hash(d.Params))
-	lc.Pin = c.pin(t, d.Agent)
+	lc.Pin, lc.Tool = c.pin(t, d.Agent), cmp.Or(d.As, d.Tool)
 	answers, err := x.answers(ctx, keep.AskApproval)
 	if err != nil {
 		return DirectOutcome{}, err
@@ -216,7 +221,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 		return nil, err
 	}
 	next, closed := lifecycle.NextAttempt(d.Prev, m, id, a.current.Version, now)
-	next.Prepared = d.prepared()
+	next.Prepared, next.Lane = d.prepared(), d.Lane
 	next.Closed, next.Phase = false, keep.Prepared // it has no next: each attempt begins at its call
 	x := c.execution(a, next)
 	x.mut, x.closes = m, &closed

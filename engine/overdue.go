@@ -206,7 +206,7 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 	ctx = connector.SendAs(ctx, as)
 	m = a.lastSent(t, m)
 	if t.spec.Level == keep.LevelKey {
-		if t.spec.Sets || a.name == DirectWorkflow { // another process may ask at the same moment
+		if a.recordsSendingAgain(t) {
 			within, cancel, recorded, not := a.toSendAgain(ctx, t, m)
 			defer cancel()
 			if ctx, m = within, recorded; not != nil {
@@ -223,6 +223,11 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 		m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now
 	}
 	return m, fact
+}
+
+// recordsSendingAgain reports whether the record says that a call is sent again before it is: another process may ask at the same moment.
+func (a *actor) recordsSendingAgain(t *tool) bool {
+	return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == DirectWorkflow
 }
 
 // lastSent returns m, which was sent under a key, as the record of a call that may have been

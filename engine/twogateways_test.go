@@ -75,3 +75,29 @@ func TestTwoGatewaysDifferInAKey(t *testing.T) {
 		}
 	})
 }
+
+// A doubt of level A is on record, with the move that says so, before a gateway sends its call again: the gateway may be killed then. Law:
+// nothing-lost.
+func TestDoubtIsRecordedBeforeItIsSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.def.Name = engine.DirectWorkflow
+		w.service.level, w.service.onCall, w.service.keyLasts = keep.LevelKey, lose(1, false), time.Hour
+		sent := 0
+		again := func(m keep.Mutation) {
+			sent++
+			moves, err := w.store.History(t.Context(), m.Key)
+			if now := w.mutation(); err != nil || now.State != keep.NeedsReconcile || len(moves) != 2 {
+				t.Errorf("the record is %s after %d moves, %v; want it in doubt after two", now.State, len(moves), err)
+			}
+		}
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			c.Tools[0] = aging{c.Tools[0].(asker), &again}
+			return []connector.Connection{c}
+		}
+		if out, err := w.directEngine().Caller(t.Context()).Call(t.Context(), directCall()); err != nil || out.Mutation.State != keep.NeedsReconcile || sent != 1 {
+			t.Fatalf("%+v, sent again %d times, %v", out, sent, err)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,8 +61,9 @@ type request struct {
 	identity json.RawMessage // canonical
 	meta     json.RawMessage // as the agent gave it; nil: none
 	intent   string
-	ids      []string // the names that the call may have, today's first
-	id       string   // the one by which it is known
+	ids      []string        // the names that the call may have, today's first
+	id       string          // the one by which it is known
+	tools    []keep.ToolName // of which they are made
 	rule     Rule
 
 	ctx context.Context // of the request: what comes before the call is sent ends with it
@@ -95,6 +97,7 @@ func (g *Gateway) newRequest(agent string, tool keep.ToolName, args json.RawMess
 	}
 	for _, server := range append([]string{tool.Connection()}, g.cfg.Was[tool.Connection()]...) {
 		name := keep.ToolName(server + "." + ownName(tool))
+		r.tools = append(r.tools, name)
 		r.ids = append(r.ids, repeat.Identity{Agent: agent, Tool: name, Identity: r.identity, Intent: intent}.Hash())
 	}
 	return r, nil
@@ -151,22 +154,20 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 		return a, true, g.caller.RecoverRun(ctx, last.Run, g.cfg.Alone)
 	case verdict == repeat.Answer:
 		return g.answered(ctx, r, last)
-	case verdict != repeat.Again:
-		if a, again, err := g.begins(ctx, r, seen); err != nil || again || a.result != nil {
-			return a, again, err
-		}
+	}
+	if a, again, err := g.begins(ctx, r, last, seen); err != nil || again || a.result != nil {
+		return a, again, err
 	}
 	if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
 		a.unsent = r.ctx.Err() != nil
 		return a, false, nil
 	}
 	d := engine.DirectCall{Lane: laneOf(r.id), Agent: r.agent, Tool: r.tool, Params: r.params, Identity: r.identity}
-	if verdict == repeat.Again {
-		d.Prev = last.Run
-	}
+	d.Known = r.tools[slices.Index(r.ids, r.id)]
 	switch verdict {
 	case repeat.Again:
-		d.Ask = pinnedOf(last.Run).Ask
+		was := pinnedOf(last.Run)
+		d.Prev, d.As, d.Ask = last.Run, was.Tool, was.Ask // its record keeps the name of its tool
 	case repeat.Confirm:
 		d.Ask = fmt.Sprintf("the agent %s made the same call before, and got its answer; repeat = \"ask\" wants a person's word before it is made once more", r.agent)
 	}
@@ -427,7 +428,8 @@ func (g *Gateway) lastAttempt(ctx context.Context, chain keep.RunID) (run keep.R
 type pinnedCall struct {
 	Agent string        `json:"agent"`
 	Tool  keep.ToolName `json:"tool"`
-	Ask   string        `json:"ask"` // why a person had to agree, beside what the tool says
+	Known keep.ToolName `json:"known"` // of which its lane is made; empty: a version made it that did not keep that, mostly of Tool
+	Ask   string        `json:"ask"`   // why a person had to agree, beside what the tool says
 
 	Content string `json:"content"` // the hash of what it says; empty: a version made it that did not keep that
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -12,8 +13,9 @@ import (
 )
 
 // otherwise returns the run of an equal call that is out or in doubt, and that is known by another name than the request: the
-// identity of its tool changed since, or its server is gone and this one may be it. Zero: there is none.
-func (g *Gateway) otherwise(ctx context.Context, r request) (run keep.Run, tool keep.ToolName, err error) {
+// identity of its tool changed since, or its server is gone and this one may be it. Zero: there is none. The last one of the name of the request
+// is none: that has failed, and is made again.
+func (g *Gateway) otherwise(ctx context.Context, r request, last *repeat.Last) (run keep.Run, tool keep.ToolName, err error) {
 	open, err := g.store.OpenRuns(ctx, engine.DirectWorkflow)
 	if err != nil {
 		return run, "", err
@@ -21,7 +23,7 @@ func (g *Gateway) otherwise(ctx context.Context, r request) (run keep.Run, tool 
 	for _, run := range open {
 		p := pinnedOf(run)
 		tool := g.today(p.Tool)
-		if p.Agent != r.agent || p.Content != ledger.Hash(r.params) || run.Mutation == "" ||
+		if p.Agent != r.agent || p.Content != ledger.Hash(r.params) || run.Mutation == "" || last != nil && run.ID == last.Run.ID ||
 			tool != r.tool && (ownName(tool) != ownName(r.tool) || g.server(tool.Connection()) != nil) {
 			continue
 		}
@@ -32,17 +34,17 @@ func (g *Gateway) otherwise(ctx context.Context, r request) (run keep.Run, tool 
 		if tool != r.tool && !lifecycle.Unknown(m.State) {
 			continue
 		}
-		if run.Lane == laneOf(repeat.Identity{Agent: r.agent, Tool: p.Tool, Identity: m.Identity, Intent: r.intent}.Hash()) {
+		if run.Lane == laneOf(repeat.Identity{Agent: r.agent, Tool: cmp.Or(p.Known, p.Tool), Identity: m.Identity, Intent: r.intent}.Hash()) {
 			return run, tool, nil
 		}
 	}
 	return keep.Run{}, "", nil
 }
 
-// begins answers a request that would begin a call, if an equal one is known otherwise. Again says that it is known by the name of the
-// request from now on.
-func (g *Gateway) begins(ctx context.Context, r request, seen []byte) (a answer, again bool, err error) {
-	run, tool, err := g.otherwise(ctx, r)
+// begins answers a request that would begin a call, or make one again that has failed, if an equal one is known otherwise. Again says that this
+// one is known by the name of the request from now on.
+func (g *Gateway) begins(ctx context.Context, r request, last *repeat.Last, seen []byte) (a answer, again bool, err error) {
+	run, tool, err := g.otherwise(ctx, r, last)
 	switch {
 	case err != nil || run.ID == "":
 		return a, false, err

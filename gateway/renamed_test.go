@@ -3,11 +3,15 @@
 package gateway_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/gateway"
 )
@@ -111,4 +115,91 @@ func TestRenamedServerSaysNothing(t *testing.T) {
 	d.want("one that is meant", pad(intended("x")), "applied", 2)
 	d.decide(keep.AskUnknownOutcome, keep.Happened)
 	d.want("once a person said what became of the first", pad(createParams("x")), "applied", 3)
+}
+
+// A step is one call of a tool at a gateway of a configuration of its own, which ends after it.
+type step struct {
+	server   string // its name
+	was      connector.Names
+	identity []string
+	answer   string // of the server, if it is called: 429, lost, or empty for a result
+	calls    int    // how many there are then
+	state    string // as the agent is told
+	ping     bool   // the agent shows that it read the answer
+	person   keep.Action
+}
+
+// steps makes the same call at each step.
+func steps(t *testing.T, all ...step) {
+	t.Helper()
+	t.Parallel()
+	answer := ""
+	url, calls := serveHostile(t, func(w http.ResponseWriter, method string, _ json.RawMessage) bool {
+		switch {
+		case method != "tools/call" || answer == "":
+			return false
+		case answer == "429":
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		}
+		panic(http.ErrAbortHandler)
+	})
+	s := setup{Dir: t.TempDir(), Agent: "a", URL: url}
+	for i, one := range all {
+		answer = one.answer
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			s.Rules = map[keep.ToolName]gateway.Rule{keep.ToolName(one.server + ".create"): {Pairing: mcp.Pairing{Tool: "create", Identity: one.identity}}}
+			d := open(t, s, func(c *gateway.Config) {
+				c.Servers[0].Name, c.Was = one.server, map[string]connector.Names{one.server: one.was}
+			})
+			if one.person != "" {
+				d.decide(keep.AskUnknownOutcome, one.person)
+			}
+			r := must(d.ask(7, "tools/call", strings.Replace(createParams("x"), "notes__", one.server+"__", 1)))
+			if r.state() != one.state || calls.Load() != int64(one.calls) {
+				t.Errorf("%d calls, want %d, and state %s, want %s: %s", calls.Load(), one.calls, r.state(), one.state, r.raw)
+			}
+			if one.ping {
+				d.ping()
+			}
+		})
+	}
+}
+
+// A call that is known not to have happened is made again under the new name of its server. Law: nothing-lost.
+func TestRenamedServerAfterItFailed(t *testing.T) {
+	was := connector.Names{"notes"}
+	t.Run("refused", func(t *testing.T) {
+		steps(t, step{server: "notes", answer: "429", calls: 1, state: "failed"},
+			step{server: "pad", was: was, calls: 2, state: "applied"}, step{server: "pad", was: was, calls: 2, state: "applied"})
+	})
+	t.Run("as a person says", func(t *testing.T) {
+		steps(t, step{server: "notes", answer: "lost", calls: 1, state: "indeterminate"},
+			step{server: "pad", was: was, person: keep.DidNotHappen, calls: 2, state: "applied"}, step{server: "pad", was: was, calls: 2, state: "applied"})
+	})
+	t.Run("in doubt again, with another identity", func(t *testing.T) {
+		steps(t, step{server: "notes", answer: "429", calls: 1, state: "failed"}, step{server: "pad", was: was, answer: "lost", calls: 2, state: "indeterminate"},
+			step{server: "pad", was: was, identity: []string{"title"}, calls: 2, state: "indeterminate"})
+	})
+}
+
+// A call that has failed under the name and the identity of today is not made again beside an equal one that is in doubt under others.
+// Law: once.
+func TestFailedCallBesideADoubt(t *testing.T) {
+	t.Run("identity", func(t *testing.T) {
+		steps(t, step{server: "notes", answer: "429", calls: 1, state: "failed"}, step{server: "notes", identity: []string{"title"}, answer: "lost", calls: 2, state: "indeterminate"},
+			step{server: "notes", calls: 2, state: "indeterminate"}, step{server: "notes", calls: 2, state: "indeterminate"})
+	})
+	t.Run("name", func(t *testing.T) {
+		steps(t, step{server: "notes", answer: "429", calls: 1, state: "failed"}, step{server: "pad", answer: "lost", calls: 2, state: "indeterminate"},
+			step{server: "notes", calls: 2}, step{server: "pad", calls: 2, state: "indeterminate"})
+	})
+}
+
+// A call in doubt that is known by a former name of its server, as the one before it, is the same call after a change of the identity.
+// Law: once.
+func TestIdentityChangesInDoubtAfterARename(t *testing.T) {
+	was := connector.Names{"notes"}
+	steps(t, step{server: "notes", calls: 1, state: "applied", ping: true}, step{server: "pad", was: was, answer: "lost", calls: 2, state: "indeterminate"},
+		step{server: "pad", was: was, identity: []string{"title"}, calls: 2, state: "indeterminate"}, step{server: "pad", was: was, calls: 2, state: "indeterminate"})
 }
