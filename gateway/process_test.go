@@ -45,6 +45,7 @@ func TestMain(m *testing.M) {
 	case "asker":
 		serveAsker()
 	default:
+		dialWorlds()
 		os.Exit(m.Run())
 	}
 }
