@@ -152,8 +152,9 @@ type world struct {
 	gateways []*process    // that live
 	begins   chan struct{} // closed when the next gateway begins
 	started  int
-	faults   float64 // the chance that a commit fails
-	variant  int     // of the tool of the server
+	faults   float64   // the chance that a commit fails
+	variant  int       // of the tool of the server
+	changed  time.Time // when that changed last
 	calls    []*meant
 	files    []keepFile // that there were
 	records  map[string]*record
@@ -258,6 +259,7 @@ type process struct {
 	killAt engine.Point // empty: it lives
 	after  int          // how many of these it survives
 
+	began   time.Time
 	slot    int        // of its file
 	lucky   *rand.Rand // of its store; w.mu protects it
 	gateway *gateway.Gateway

@@ -41,6 +41,7 @@ type worldAgent struct {
 	rng  *rand.Rand
 	n    int
 	s    *worldSession // nil: there is none
+	lost bool          // it lost the last answer, and makes the call again, or leaves
 	open []*meant      // without a last answer
 	read []*meant      // whose last answer was read, and shown to be
 }
@@ -195,6 +196,9 @@ func (a *worldAgent) settle(m *meant, tries int) bool {
 		}
 		time.Sleep(span(a.rng, 8*time.Second))
 	}
+	if a.lost { // another message would show that it was read
+		a.leave()
+	}
 	return false
 }
 
@@ -215,11 +219,12 @@ func (a *worldAgent) try(m *meant) bool {
 		a.s = a.connect()
 	}
 	s := a.s
+	a.lost = false
 	w.mu.Lock()
 	m.tries++
 	fate, patience := "", 3*time.Minute
 	if chance(a.rng, w.rough(0.4)) {
-		fate = pick(a.rng, "goes away", "goes away", "cancels", "loses the answer", "cancels what was answered")
+		fate = pick(a.rng, "goes away", "goes away", "cancels", "loses the answer", "loses the answer, and stays", "cancels what was answered")
 	}
 	if m.asked[s.p].IsZero() {
 		m.asked[s.p] = time.Now()
@@ -238,6 +243,8 @@ func (a *worldAgent) try(m *meant) bool {
 	switch {
 	case over, ok && fate == "loses the answer":
 		a.leave()
+	case ok && fate == "loses the answer, and stays":
+		a.lost = true
 	case !ok && fate == "cancels", ok && fate == "cancels what was answered":
 		cancel()
 		if chance(a.rng, 0.5) {

@@ -134,7 +134,7 @@ func (w *world) start(files []keepFile, i int) {
 	time.Sleep(span(w.rng, 100*time.Millisecond)) // what two of them do every second comes at different times
 	w.mu.Lock()
 	w.started++
-	p := &process{w: w, n: w.started, file: files[i], ended: make(chan struct{}), conns: make(map[io.Closer]struct{}), slot: i, lucky: rand.New(rand.NewPCG(w.seed, 100+uint64(w.started)))}
+	p := &process{w: w, n: w.started, file: files[i], began: time.Now(), ended: make(chan struct{}), conns: make(map[io.Closer]struct{}), slot: i, lucky: rand.New(rand.NewPCG(w.seed, 100+uint64(w.started)))}
 	w.mu.Unlock()
 	if w.rough(1) > 0 && chance(w.rng, 0.5) {
 		p.killAt = pick(w.rng, engine.BeforeCall, engine.Recorded, engine.Answered, engine.AfterCommit, gateway.BeforePin, gateway.AfterPin)
@@ -232,7 +232,7 @@ func (w *world) chaos(files []keepFile) {
 		case 5:
 			w.sees("tool changed")
 			w.mu.Lock()
-			w.variant = pick(r, 0, 1, 2, 3, 4)
+			w.variant, w.changed = pick(r, 0, 1, 2, 3, 4), time.Now()
 			w.note("server: lists variant %d", w.variant)
 			w.mu.Unlock()
 		case 6:
@@ -271,7 +271,7 @@ func (w *world) away(files []keepFile, d time.Duration) {
 // settles has nothing go wrong any more.
 func (w *world) settles(files []keepFile) {
 	w.mu.Lock()
-	w.faults, w.variant = 0, 6
+	w.faults, w.variant, w.changed = 0, 6, time.Now()
 	close(w.calm)
 	w.note("calm")
 	w.mu.Unlock()

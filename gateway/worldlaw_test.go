@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/pin"
 	"github.com/keep-run/keep/law/repeat"
 )
 
@@ -105,6 +106,21 @@ func (w *world) arrives(p *process, d done, call string) *record {
 	}
 	rec.owner = m
 	return rec
+}
+
+// agreed looks whether a gateway that lists the tool of the server as it is now calls it although nobody agreed to that. mu is held.
+func (w *world) agreed(p *process) {
+	rows, err := w.store.KVs(context.Background(), engine.DirectWorkflow, pin.Pins(pin.Agreed, p.file.name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	is := pin.Of(json.RawMessage(toolOf(w.variant)), time.Time{}).Hash
+	for _, row := range rows {
+		var was pin.Pin
+		if json.Unmarshal(row.Value, &was) == nil && row.Key == "create" && was.Hash != is && p.began.After(w.changed) {
+			w.broken("no-ambient-power", "gateway %d calls the tool as variant %d, to which nobody agreed", p.n, w.variant)
+		}
+	}
 }
 
 // recorded notes a record that a gateway made. Its owner is the last call that it can be, until a request says which it is. mu is held.
@@ -387,7 +403,7 @@ func worldSights() []string {
 		"keep.toml edited: identity", "keep.toml edited: level", "keep.toml edited: name, with was", "keep.toml edited: name, without was",
 		"keep.toml edited: key_lasts and timeout", "keep.toml edited: rule", "keep.toml edited: approve", "keep.toml edited: agents",
 		"server: lost before", "server: lost after", "server: error before", "server: error after", "server: refused", "server: late", "server: knows the key",
-		"server: asked by the same call again", "agent: goes away", "agent: cancels", "agent: loses the answer", "agent: cancels what was answered", "agent: an equal call",
+		"server: asked by the same call again", "agent: goes away", "agent: cancels", "agent: loses the answer", "agent: loses the answer, and stays", "agent: cancels what was answered", "agent: an equal call",
 		"agent: an intent beside a doubt", "told: applied", "told: failed", "told: indeterminate", "told: needs_reconcile", "told: waiting", "told: rejected",
 		"end: applied", "end: failed", "end: rejected", "end: replayed", "outcome: applied",
 		"person: happened to unknown_outcome", "person: did-not-happen to unknown_outcome", "person: approve to approval", "person: reject to approval", "person: approve to tool_changed",

@@ -17,9 +17,9 @@ import (
 
 // Times of the server. What keep.toml says is never better than they are; see keepFile.
 const (
-	longestWork = 8 * time.Second // from a request to its effect
-	longestLag  = 3 * time.Second // from an effect to a list that shows it
-	remembers   = 2 * time.Hour   // a key
+	longestWork = 14 * time.Second // from a request to its effect
+	longestLag  = 3 * time.Second  // from an effect to a list that shows it
+	remembers   = 2 * time.Hour    // a key
 )
 
 // done is something that the server did.
@@ -110,6 +110,13 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}`
 	case m.Method == "tools/list":
 		w.mu.Lock()
+		wait := span(w.lucky, 5*time.Millisecond)
+		if chance(w.lucky, w.rough(0.3)) {
+			wait = span(w.lucky, 10*time.Second)
+		}
+		w.mu.Unlock()
+		time.Sleep(wait)
+		w.mu.Lock()
 		result = fmt.Sprintf(`{"tools":[%s,{"name":"list","inputSchema":{"type":"object"}}]}`, toolOf(w.variant))
 		w.mu.Unlock()
 	case m.Params.Name == "list":
@@ -190,6 +197,7 @@ func (w *world) create(p *process, d done, call string, rw http.ResponseWriter) 
 	w.mu.Lock()
 	pl := w.planned(w.lucky)
 	rec := w.arrives(p, d, call)
+	w.agreed(p)
 	w.note("server: %s%s from gateway %d, call %q: %s", d.title, map[bool]string{true: " by key"}[d.key != ""], p.n, call, pl.fate)
 	w.saw("server: " + pl.fate)
 	if rec == nil {
