@@ -43,7 +43,7 @@ import (
 // true, whatever is edited.
 //
 // Agents obey the protocol. One that gets no answer, or one that says that nobody knows, makes the same call again, at any gateway, or asks
-// keep_outcome. They go away while they wait, lose answers that came, and cancel. A call is meant once until its last answer was read; an equal
+// keep_outcome. They go away while they wait, lose answers that came (and leave, or make the call again as their next message), and cancel. A call is meant once until its last answer was read; an equal
 // call is another one only if the agent read that, and its next message was answered. Some calls have an intent.
 //
 // Meanwhile gateways are killed, at once or at a point of the engine, and end; commits are lost, or their answers are, or are slow; keep.toml is
@@ -54,9 +54,11 @@ import (
 //
 //   - Each send has a record, and no second one of an equal call (agent, content, intent) is sent while the outcome of one is unknown, whatever was edited.
 //   - A call that is meant has one effect at most. The exception is what docs/gateway.md tells owners not to do: after a change of identity or a
-//     rename without was, the answer of a call that had happened, and that no agent has, is not known any more.
+//     rename without was, the answer of a call that had happened, and that no agent has, is not known any more. Nor is it held to while two
+//     gateways with two keep.toml record a call at the same moment (docs/gaps.md).
 //   - Of what an agent is told as applied there is one effect, of what it is told as failed or rejected none, then and at the end. Nobody gets an answer of
 //     another agent, or of another call as its own.
+//   - No agent has a call recorded that it may not make, and no gateway that began since the tool changed calls it before a person agreed.
 //   - Once all is well, each call that was meant comes to an answer.
 
 var (
