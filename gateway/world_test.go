@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"log/slog"
 	"maps"
@@ -33,7 +32,7 @@ import (
 // # Worlds of gateways
 //
 // A world is one or two gateways on one store, one or two agents, a server and a person, in a bubble of testing/synctest: nothing sleeps in
-// real time, and no process is started. One seed decides everything. The gateways, the engine, the law, the store (package memory), the client of
+// real time, and no process is started. One seed decides everything, but for the order of what goroutines do within the same instant. The gateways, the engine, the law, the store (package memory), the client of
 // the server and net/http are the real ones. It is in this package, and not in internal/simtest, since what happens between two steps of a gateway are
 // messages on connections: goroutines of net/http take no turns, so the order of what happens comes from times that differ, which the seed says.
 //
@@ -96,25 +95,14 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestWorld replays one seed: -run '^TestWorld$' -world N -v.
+// TestWorld replays one seed: -run '^TestWorld$' -world N -v. Goroutines that do something within the same instant have no order, so one seed is the
+// same world most times, not always: one that was bad is sought with -count 20.
 func TestWorld(t *testing.T) {
 	if *oneWorld == 0 {
 		t.Skip("no -world given")
 	}
 	for _, p := range simulate(t, *oneWorld, t.Output(), make(map[string]int)) {
 		t.Error(p)
-	}
-}
-
-// The same seed is the same world.
-func TestSameWorld(t *testing.T) {
-	for seed := uint64(1); seed <= 5; seed++ {
-		one, two := fnv.New64a(), fnv.New64a()
-		simulate(t, seed, one, make(map[string]int))
-		simulate(t, seed, two, make(map[string]int))
-		if one.Sum64() != two.Sum64() {
-			t.Errorf("seed %d has two traces", seed)
-		}
 	}
 }
 
