@@ -44,6 +44,7 @@ examples: ## run the examples and the commands of README.md as a newcomer would
 
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
 	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
+	$(GO) test -count=1 -v -run 'TestWorlds$$' ./gateway -seeds 1000
 
 replays: ## replay 10,000 runs of random scripts on their own versions
 	$(GO) test -count=1 -v -timeout 0 -run TestRandomRuns ./rehearsal/replay -runs 10000
@@ -70,9 +71,10 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
 	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl
 
-gateway: ## lose the answers of keep gateway, and of servers behind it, at every byte and in 15,000 calls, and measure what it costs
+gateway: ## lose the answers of keep gateway, and of servers behind it, at every byte and in 15,000 calls, simulate 5,000 fresh worlds, and measure what it costs
 	$(GO) test -count=1 -v -run 'TestAnswerLost|TestServerByHTTP' ./gateway -every-byte
 	$(GO) test -count=1 -v -timeout 0 -run "TestLosses|TestFrontLosses" ./gateway -losses 2500
+	$(GO) test -count=1 -v -timeout 0 -run 'TestWorlds$$' ./gateway -seeds 5000 -first-seed $$(date +%s)000
 	$(GO) test -count=1 -v -run TestMeasure ./gateway -measure
 
 losses: ## live 1,000 lives of each tool of a pack (or of TOOL), with losses, cuts and kills, and write docs/SERVICES.md (five minutes of a processor)
