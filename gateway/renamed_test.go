@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -133,12 +134,12 @@ type step struct {
 func steps(t *testing.T, all ...step) {
 	t.Helper()
 	t.Parallel()
-	answer := ""
+	var answer atomic.Value // of one step at a time
 	url, calls := serveHostile(t, func(w http.ResponseWriter, method string, _ json.RawMessage) bool {
 		switch {
-		case method != "tools/call" || answer == "":
+		case method != "tools/call" || answer.Load() == "":
 			return false
-		case answer == "429":
+		case answer.Load() == "429":
 			w.WriteHeader(http.StatusTooManyRequests)
 			return true
 		}
@@ -146,7 +147,7 @@ func steps(t *testing.T, all ...step) {
 	})
 	s := setup{Dir: t.TempDir(), Agent: "a", URL: url}
 	for i, one := range all {
-		answer = one.answer
+		answer.Store(one.answer)
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			s.Rules = map[keep.ToolName]gateway.Rule{keep.ToolName(one.server + ".create"): {Pairing: mcp.Pairing{Tool: "create", Identity: one.identity}}}
 			d := open(t, s, func(c *gateway.Config) {
