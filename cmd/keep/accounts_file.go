@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -158,7 +159,10 @@ database. Delete the file then.`,
 func (a *app) importAccount(ctx context.Context, file string, replace bool, stdin io.Reader) error {
 	// Before the database is opened: a wrong name must not make one.
 	text, err := regular.Read(file, maxExport)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return exit.Misusef("there is no file %s: name one that keep accounts export wrote", terminal.Short(file))
+	case err != nil:
 		return exit.Misusef("%w", err)
 	}
 	return a.withAccounts(ctx, database.ToDeploy, func(cfg *config.Config, m *account.Manager, _ database.DB) error {
