@@ -62,7 +62,7 @@ type request struct {
 	meta     json.RawMessage // as the agent gave it; nil: none
 	intent   string
 	ids      []string        // the names that the call may have, today's first
-	id       string          // the one by which it is known
+	id       string          // the one by which it is known, which decide sets
 	tools    []keep.ToolName // of which they are made
 	rule     Rule
 
@@ -146,7 +146,7 @@ func (g *Gateway) timeout(r request) time.Duration {
 // try decides what the call is, and does it. Again says that another process has it, or, with an answer, that another call that it
 // would come into is being sent again.
 func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err error) {
-	last, seen, verdict, err := g.decide(ctx, r)
+	last, unchanged, verdict, err := g.decide(ctx, &r)
 	switch {
 	case err != nil:
 		return a, false, err
@@ -155,7 +155,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	case verdict == repeat.Answer:
 		return g.answered(ctx, r, last)
 	}
-	if a, again, err := g.begins(ctx, r, last, seen); err != nil || again || a.result != nil {
+	if a, again, err := g.begins(ctx, r, last, unchanged); err != nil || again || a.result != nil {
 		return a, again, err
 	}
 	if a, refused := g.refused(r.ctx, r.agent, r.tool, r.params); refused {
@@ -175,7 +175,7 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	d.With = func(run keep.Run) (changes []keep.Change) {
 		changes, stored = g.deliveries()
 		// Another process may have made the call since, from its beginning to its end.
-		return append(changes, keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, delivery{Run: run.ID}.put(r.id, lastKey))
+		return append(append(changes, unchanged...), delivery{Run: run.ID}.put(r.id, lastKey))
 	}
 	var said mcp.Answer
 	out, err := g.caller.Call(mcp.WithMeta(mcp.WithAnswer(ctx, &said), r.meta), d)
@@ -195,15 +195,44 @@ func (g *Gateway) try(ctx context.Context, r request) (a answer, again bool, err
 	return g.known(r, out.Run, out.Mutation, &said, false), false, nil
 }
 
-// decide returns the last call that is the same as a request, nil if there is none, what is stored of which that is, and
-// what the request is after it.
-func (g *Gateway) decide(ctx context.Context, r request) (last *repeat.Last, seen json.RawMessage, v repeat.Verdict, err error) {
+// decide returns the last call that is the same as a request, nil if there is none, and what the request is after it, which holds for a commit
+// only with the conditions unchanged. It sets the name by which the request is known: that of this call, or else today's.
+//
+// Under each name of the request the last call is another one if a gateway made it that does not know all of the names. The newest counts,
+// unless it is known not to have happened: then an older one may have, whose answer was never delivered.
+func (g *Gateway) decide(ctx context.Context, r *request) (last *repeat.Last, unchanged []keep.Change, v repeat.Verdict, err error) {
 	rules := g.cfg.Repeat
 	if r.rule.Repeat != "" {
 		rules.Repeat = r.rule.Repeat
 	}
-	last, seen, err = g.last(ctx, r.id)
-	return last, seen, repeat.Decide(last, rules, g.engine.Now()), err
+	type known struct {
+		id   string
+		last delivery
+	}
+	var names []known
+	for _, id := range r.ids {
+		d, seen, err := g.lastRun(ctx, id)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		names = append(names, known{id, d})
+		unchanged = append(unchanged, keep.IfKV{Producer: checkpoint(id), Key: lastKey, Value: seen})
+	}
+	slices.SortStableFunc(names, func(a, b known) int { return cmp.Compare(b.last.Run, a.last.Run) }) // ids of runs are in the order of time
+	for i, name := range names {
+		one, err := g.last(ctx, name.last)
+		if err != nil {
+			return nil, nil, "", err
+		}
+		verdict := repeat.Decide(one, rules, g.engine.Now())
+		if i == 0 || !verdict.Makes() {
+			r.id, last, v = name.id, one, verdict
+		}
+		if one != nil && verdict != repeat.Again {
+			break
+		}
+	}
+	return last, unchanged, v, nil
 }
 
 // answered answers a call from what the ledger has of the last one. Again says that this changes just now.
@@ -216,7 +245,7 @@ func (g *Gateway) answered(ctx context.Context, r request, last *repeat.Last) (a
 			return a, false, err
 		}
 		verdict := repeat.Answer
-		if last, _, verdict, err = g.decide(ctx, r); err != nil || verdict != repeat.Answer {
+		if last, _, verdict, err = g.decide(ctx, &r); err != nil || verdict != repeat.Answer {
 			return a, err == nil, err
 		}
 	}

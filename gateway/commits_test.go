@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/law/repeat"
 	"github.com/keep-run/keep/store/sqlite"
@@ -108,30 +109,40 @@ func TestFailedCommitBesideACall(t *testing.T) {
 }
 
 // An equal call that another process makes from beginning to end after a gateway looked for the last one, and before its own
-// first commit, is not made twice.
+// first commit, is not made twice, by whichever of its names the other one knows it.
 func TestCallMadeMeanwhile(t *testing.T) {
-	t.Parallel()
-	var calls atomic.Int64
-	s := setup{Dir: t.TempDir(), Agent: "a", Repeat: repeat.Rules{Repeat: repeat.Replay, Window: time.Hour, Rejoin: time.Hour}}
-	s.URL, _ = serveHostile(t, func(_ http.ResponseWriter, method string, _ json.RawMessage) bool {
-		if method == "tools/call" {
-			calls.Add(1)
-		}
-		return false
-	})
-	shared := func(c *gateway.Config) { c.Alone = false }
-	f := new(faultyStore)
-	d := openOver(t, s, func(db *sqlite.DB) gateway.Store { f.DB = db; return f }, shared)
-	s.Dir = t.TempDir()
-	other := openOver(t, s, func(*sqlite.DB) gateway.Store { return f.DB }, shared)
-	meanwhile := func() {
-		if r := other.make("x"); r.state() != "applied" {
-			t.Errorf("the other gateway: %s", r.raw)
-		}
-	}
-	f.reads.Store(&meanwhile)
-	if r := d.make("x"); r.state() != "applied" || r.Result.Meta["keep/replayed"] != true || calls.Load() != 1 {
-		t.Errorf("%d calls, want one, and its answer: %s", calls.Load(), r.raw)
+	for _, server := range []string{"notes", "pad"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			s := setup{Dir: t.TempDir(), Agent: "a", Repeat: repeat.Rules{Repeat: repeat.Replay, Window: time.Hour, Rejoin: time.Hour}}
+			s.URL, _ = serveHostile(t, func(_ http.ResponseWriter, method string, _ json.RawMessage) bool {
+				if method == "tools/call" {
+					calls.Add(1)
+				}
+				return false
+			})
+			shared := func(c *gateway.Config) { c.Alone = false }
+			f := new(faultyStore)
+			d := openOver(t, s, func(db *sqlite.DB) gateway.Store { f.DB = db; return f }, func(c *gateway.Config) {
+				shared(c)
+				if c.Servers[0].Name = server; server != "notes" {
+					c.Was = map[string]connector.Names{server: {"notes"}}
+				}
+			})
+			s.Dir = t.TempDir()
+			other := openOver(t, s, func(*sqlite.DB) gateway.Store { return f.DB }, shared)
+			meanwhile := func() {
+				if r := other.make("x"); r.state() != "applied" {
+					t.Errorf("the other gateway: %s", r.raw)
+				}
+			}
+			f.holds.Store(&meanwhile)
+			r := must(d.ask(7, "tools/call", strings.Replace(createParams("x"), "notes__", server+"__", 1)))
+			if r.state() != "applied" || r.Result.Meta["keep/replayed"] != true || calls.Load() != 1 {
+				t.Errorf("%d calls, want one, and its answer: %s", calls.Load(), r.raw)
+			}
+		})
 	}
 }
 

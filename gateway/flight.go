@@ -37,7 +37,7 @@ type round struct {
 func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 	for {
 		g.mu.Lock()
-		f := g.flights[r.id]
+		f := g.flights[r.ids[0]]
 		switch {
 		case f == nil && g.closed:
 			g.mu.Unlock()
@@ -47,7 +47,7 @@ func (g *Gateway) call(ctx context.Context, x *exchange, r request) answer {
 			return answer{err: &mcp.RPCError{Code: internalError, Message: "cancelled"}}
 		case f == nil:
 			f = &flight{server: r.tool.Connection(), payload: string(r.params), done: make(chan struct{}), x: x, turn: make(chan struct{})}
-			g.flights[r.id] = f
+			g.flights[r.ids[0]] = f
 			g.loops.Go(func() { g.fly(f, x, r) })
 		case f.payload == string(r.params):
 			f.x = x
@@ -86,7 +86,7 @@ func (g *Gateway) fly(f *flight, x *exchange, r request) {
 	_, r.meta = passed(r.meta, token)
 	f.answer = g.make(mcp.WithClient(context.WithoutCancel(g.ctx), c), r)
 	g.mu.Lock()
-	delete(g.flights, r.id)
+	delete(g.flights, r.ids[0])
 	g.mu.Unlock()
 	close(f.done)
 }

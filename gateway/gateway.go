@@ -92,7 +92,7 @@ type Gateway struct {
 	watching sync.Mutex // held while servers are told what clients watch
 
 	mu        sync.Mutex            // protects all below
-	flights   map[string]*flight    // calls under way, by the name of the call
+	flights   map[string]*flight    // calls under way, by today's name of the call
 	delivered map[string]delivery   // not stored yet
 	lists     map[string]listing    // tools of servers, as they were listed last
 	changes   map[string]int        // how often servers said that their tools changed, or may have unsaid
@@ -242,25 +242,6 @@ func (g *Gateway) today(name keep.ToolName) keep.ToolName {
 	return name
 }
 
-// knownAs returns by which of its names a call is known: that of the last one that was made, or else today's, which is the first.
-func (g *Gateway) knownAs(ctx context.Context, names []string) (id string, err error) {
-	id = names[0]
-	var newest keep.RunID // their names are in the order of time
-	for _, name := range names {
-		if len(names) == 1 {
-			break
-		}
-		last, _, err := g.lastRun(ctx, name)
-		if err != nil {
-			return "", err
-		}
-		if last.Run > newest {
-			newest, id = last.Run, name
-		}
-	}
-	return id, nil
-}
-
 // server returns a server by its name; nil: there is none.
 func (g *Gateway) server(name string) *mcp.Server {
 	i := slices.IndexFunc(g.servers, func(s *mcp.Server) bool { return s.Name() == name })
@@ -383,21 +364,21 @@ func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, seen j
 	return last, seen, err
 }
 
-// last returns the last call of an identity, nil if there is none that is kept, and what is stored of which it is.
-func (g *Gateway) last(ctx context.Context, id string) (last *repeat.Last, seen json.RawMessage, err error) {
-	d, seen, err := g.lastRun(ctx, id)
-	if err != nil || d.Run == "" {
-		return nil, seen, err
+// last returns the call of a delivery with its run and its record; nil: there is none, or it is not kept any more.
+func (g *Gateway) last(ctx context.Context, d delivery) (*repeat.Last, error) {
+	if d.Run == "" {
+		return nil, nil
 	}
-	last = &repeat.Last{Delivered: d.Delivered}
+	last := &repeat.Last{Delivered: d.Delivered}
+	var err error
 	last.Run, err = g.store.Run(ctx, d.Run)
 	if _, swept := errors.AsType[*keep.NotFoundError](err); swept {
-		return nil, seen, nil
+		return nil, nil
 	}
 	if err == nil {
 		last.Mutation, err = g.caller.Known(ctx, last.Run)
 	}
-	return last, seen, err
+	return last, err
 }
 
 // Settle waits until no call is under way, or until ctx ends.

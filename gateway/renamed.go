@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
@@ -43,15 +44,14 @@ func (g *Gateway) otherwise(ctx context.Context, r request, last *repeat.Last) (
 
 // begins answers a request that would begin a call, or make one again that has failed, if an equal one is known otherwise. Again says that this
 // one is known by the name of the request from now on.
-func (g *Gateway) begins(ctx context.Context, r request, last *repeat.Last, seen []byte) (a answer, again bool, err error) {
+func (g *Gateway) begins(ctx context.Context, r request, last *repeat.Last, unchanged []keep.Change) (a answer, again bool, err error) {
 	run, tool, err := g.otherwise(ctx, r, last)
 	switch {
 	case err != nil || run.ID == "":
 		return a, false, err
 	case tool == r.tool:
-		return a, true, g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: g.engine.Now(), Changes: []keep.Change{
-			keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, delivery{Run: run.ID}.put(r.id, lastKey),
-		}})
+		return a, true, g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: g.engine.Now(), Changes: append(slices.Clone(unchanged),
+			delivery{Run: run.ID}.put(r.id, lastKey))})
 	}
 	return failed(fmt.Sprintf("An equal call of %s was made before, and its outcome is not known yet. The server %s is not in keep.toml any more: if %s is that server, its table must say was = %q. "+
 		"Nothing was sent. If both calls are meant, give this one a text of its own as _meta[%q].", tool, tool.Connection(), r.tool.Connection(), tool.Connection(), metaIntent), nil), false, nil

@@ -204,3 +204,16 @@ func TestIdentityChangesInDoubtAfterARename(t *testing.T) {
 	steps(t, step{server: "notes", calls: 1, state: "applied", ping: true}, step{server: "pad", was: was, answer: "lost", calls: 2, state: "indeterminate"},
 		step{server: "pad", was: was, identity: []string{"title"}, calls: 2, state: "indeterminate"}, step{server: "pad", was: was, calls: 2, state: "indeterminate"})
 }
+
+// A call whose answer is with nobody, and which a gateway with an older keep.toml does not know: the one that begins there does not
+// happen, and where both names are known it is the first that counts. Law: once.
+func TestOlderConfigBeginsAnother(t *testing.T) {
+	for _, was := range []connector.Names{{"notes", "memo"}, {"memo", "notes"}} {
+		t.Run(strings.Join(was, " "), func(t *testing.T) {
+			steps(t, step{server: "memo", calls: 1, state: "applied"}, step{server: "notes", answer: "429", calls: 2, state: "failed"},
+				step{server: "pad", was: was, calls: 2, state: "applied", ping: true},
+				step{server: "pad", was: was, calls: 3, state: "applied", ping: true}, // the one that failed, of another meaning now
+				step{server: "pad", was: was, calls: 4, state: "applied"}, step{server: "pad", was: was, calls: 4, state: "applied"})
+		})
+	}
+}

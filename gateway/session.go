@@ -498,11 +498,6 @@ func (s *session) callTool(ctx context.Context, x *exchange, params json.RawMess
 	if err != nil {
 		return answer{err: err}
 	}
-	var fail error
-	if r.id, fail = s.g.knownAs(ctx, r.ids); fail != nil {
-		_ = s.g.inLedger(fail)
-		return failed("The ledger could not be read, and nothing was sent. Make the call again later.", nil)
-	}
 	r.meta, r.ctx = p.Meta, ctx
 	return s.g.call(ctx, x, r)
 }

@@ -18,8 +18,9 @@ type meant struct {
 	n                          int
 	agent, title, body, intent string
 
-	end     string // how it ended for the agent; empty: it has no last answer
-	ref     string // of its last answer
+	end     string   // how it ended for the agent; empty: it has no last answer
+	ref     string   // of its last answer
+	by      *process // that gave it
 	shownTo *process
 	excused int                    // records of it that may have an effect beside another; see beside
 	asked   map[*process]time.Time // when each gateway was asked for it first
@@ -155,7 +156,7 @@ func (a *worldAgent) live() {
 	<-a.w.calm
 	time.Sleep(span(a.rng, time.Second))
 	for _, m := range a.open {
-		if !a.settle(m, 100) {
+		if !a.settle(m, 200) {
 			a.w.mu.Lock()
 			a.w.broken("nothing-lost", "%s has no answer after %d tries; the last was %s", m, m.tries, m.told)
 			a.w.mu.Unlock()
@@ -278,9 +279,9 @@ func (a *worldAgent) took(m *meant, r reply) (last bool) {
 	w, p := a.w, a.s.p
 	w.mu.Lock()
 	end, ref := w.told(p, m, r)
-	again := end == "failed" && (chance(a.rng, 0.6) || w.rough(1) == 0 && m.tries < 90)
+	again := end == "failed" && (chance(a.rng, 0.6) || w.rough(1) == 0 && m.tries < 190)
 	if end != "" && !again && end != "given again" {
-		m.end, m.ref, last = end, ref, true
+		m.end, m.ref, m.by, last = end, ref, p, true
 		w.saw("end: " + end)
 	}
 	w.mu.Unlock()

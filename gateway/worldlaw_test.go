@@ -38,8 +38,8 @@ func (r *record) String() string { return fmt.Sprintf("record %d of %s", r.n, r.
 var markOf = regexp.MustCompile(`<!-- keep:(\S+) -->`)
 
 // mutationOf returns the record of a request that arrived at the server. A request without a token is that of the last one of its
-// content that is in flight. mu is held.
-func (w *world) mutationOf(d done, m *meant) (found keep.Mutation) {
+// content that is in flight, of those of its names if there are any. mu is held.
+func (w *world) mutationOf(p *process, d done, m *meant) (found keep.Mutation) {
 	ctx := context.Background()
 	token := d.key
 	if mark := markOf.FindStringSubmatch(d.body); mark != nil {
@@ -61,12 +61,16 @@ func (w *world) mutationOf(d done, m *meant) (found keep.Mutation) {
 		return found
 	}
 	var newest time.Time
+	named := false
 	for _, run := range open {
 		one, err := w.store.Mutation(ctx, run.Mutation)
-		if run.Mutation == "" || err != nil || one.State != keep.InFlight || one.PayloadHash != m.content() || agentOf(run) != m.agent || run.UpdatedAt.Before(newest) {
+		if run.Mutation == "" || err != nil || one.State != keep.InFlight || one.PayloadHash != m.content() || agentOf(run) != m.agent {
 			continue
 		}
-		found, newest = one, run.UpdatedAt
+		is := slices.Contains(p.file.lanes(m), run.Lane)
+		if is && !named || is == named && !run.UpdatedAt.Before(newest) {
+			found, newest, named = one, run.UpdatedAt, is
+		}
 	}
 	return found
 }
@@ -91,7 +95,7 @@ func (w *world) arrives(p *process, d done, call string) *record {
 			m = one
 		}
 	}
-	mut := w.mutationOf(d, m)
+	mut := w.mutationOf(p, d, m)
 	if mut.Key == "" {
 		w.broken("recorded-before-sent", "gateway %d sends %s for call %q, which is not on record", p.n, d.title, call)
 		return nil
@@ -148,6 +152,10 @@ func (w *world) recorded(p *process, mut keep.Mutation) {
 	}
 	if p.file.denied == rec.owner.agent {
 		w.broken("permitted", "gateway %d records %s of an agent that may not call it", p.n, rec)
+	}
+	if m := rec.owner; m.end == "failed" && m.ref == "" && m.by != p { // which could not know of the request that is here still
+		w.saw("excused: recorded by another gateway that was asked before the one that said that nothing was sent")
+		w.excuse(rec)
 	}
 	w.beside(p, rec, rec.owner)
 }

@@ -299,6 +299,8 @@ var keysBreaks = []Break{
 	} else if a, again, err := g.begins(`, "./gateway -run TestFailedCallBesideADoubt"},
 	{"doubt-under-a-former-name-has-todays", "once", "gateway/renamed.go",
 		`cmp.Or(p.Known, p.Tool)`, `cmp.Or(p.Tool, p.Known)`, "./gateway -run TestIdentityChangesInDoubtAfterARename"},
+	{"newest-call-of-all-names-counts-if-it-failed", "once", "gateway/call.go",
+		`if one != nil && verdict != repeat.Again {`, `if one != nil {`, "./gateway -run TestOlderConfigBeginsAnother"},
 	{"new-identity-begins-beside-a-doubt-in-a-gateway-world", "bound-to-its-world", "gateway/renamed.go",
 		`tool != r.tool && (ownName`, `(ownName`, "./gateway -run TestWorlds"},
 	{"renamed-server-begins-beside-a-doubt-in-a-gateway-world", "bound-to-its-world", "gateway/renamed.go",
@@ -438,7 +440,12 @@ var keysBreaks = []Break{
 	{"gateway-takes-its-own-call-over", "doubt-is-not-failure", "engine/direct.go",
 		`|| c.isExecuting(r.ID) {`, `|| c.isExecuting("") {`, "./engine -run TestDirectCallWhileTheClockLeaps"},
 	{"call-of-another-gateway-is-made-again", "once", "gateway/call.go",
-		`keep.IfKV{Producer: checkpoint(r.id), Key: lastKey, Value: seen}, `, ``, "./gateway -run TestCallMadeMeanwhile"},
+		`append(append(changes, unchanged...), `, `append(changes, `, "./gateway -run TestCallMadeMeanwhile"},
+	{"call-of-another-gateway-under-a-former-name-is-made-again", "once", "gateway/call.go",
+		`		unchanged = append(unchanged, keep`, `		if len(unchanged) > 0 {
+			continue
+		}
+		unchanged = append(unchanged, keep`, "./gateway -run TestCallMadeMeanwhile"},
 	{"delivery-of-another-run-counts", "once", "gateway/gateway.go",
 		`if d.Run == last.Run && d.Run != "" {`, `if d.Run != "" {`, "./gateway -run TestDelivered"},
 	{"delivery-is-forgotten-before-it-is-stored", "nothing-lost", "gateway/gateway.go",
