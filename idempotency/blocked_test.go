@@ -146,3 +146,65 @@ func TestDuplicateWithoutTheStore(t *testing.T) {
 	}
 	w.ran(2)
 }
+
+// A duplicate of a request that this process is executing without a record is not executed beside it, whether the store is there again or not.
+func TestDuplicateOfOneWithoutARecord(t *testing.T) {
+	t.Parallel()
+	begun, leave := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-First") != "" {
+			close(begun)
+			<-leave
+		}
+	})
+	w.store.failRead.Store(true)
+	w.store.failWrite.Store(true)
+	done := make(chan struct{})
+	go func() { defer close(done); w.do(with("k", header("X-First", "1"))) }()
+	<-begun
+	w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+	w.store.failRead.Store(false)
+	w.store.failWrite.Store(false)
+	w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+	w.ran(1)
+	close(leave)
+	<-done
+	if code := w.do(with("k")).Code; code != 200 {
+		t.Errorf("then the answer is %d", code)
+	}
+	w.ran(2)
+}
+
+// A request that was executed, and whose outcome could not be recorded, is not executed once more by the same process while the store is away.
+func TestRetryOfOneThatIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	cfg := rule(idempotency.Rule{FailOpen: true})
+	cfg.StoreTimeout = 50 * time.Millisecond
+	w := newWorld(t, cfg, nil)
+	w.store.failAfter.Store(1)
+	w.problem(w.do(with("k")), 503, idempotency.KindOutcomeUnknown)
+	w.store.failRead.Store(true)
+	w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+	w.ran(1)
+	if code := w.do(with("another")).Code; code != 201 {
+		t.Errorf("a request that nobody began: %d", code)
+	}
+	w.ran(2)
+	w.store.failRead.Store(false)
+	w.store.failWrite.Store(false)
+	w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+	w.ran(2)
+	late, err := key.Apply(w.record("k"), key.Fact{Evidence: key.LeaseEnded, By: "lease"}, time.Now().Add(time.Minute))
+	must(t, err)
+	done, err := key.Apply(late, key.Fact{Evidence: key.Happened, By: "person: pat", Answer: key.Answer{Status: 201}}, time.Now())
+	must(t, err)
+	must(t, w.store.Keys.Write(t.Context(), done))
+	_, err = w.guard.Sweep(t.Context(), time.Now())
+	must(t, err)
+	w.store.failRead.Store(true)
+	w.store.failWrite.Store(true)
+	if code := w.do(with("k")).Code; code != 201 { // what is recorded is not remembered without end
+		t.Errorf("after it was recorded, and the store is away again: %d", code)
+	}
+	w.ran(3)
+}

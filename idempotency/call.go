@@ -213,6 +213,11 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 		c.storeDown(err)
 		return rec, true
 	}
+	if known, _ := c.g.executing.Load(c.claim.ID); known == bare {
+		c.refuse(Problem{Kind: KindInProgress, Status: http.StatusConflict, RetryAfter: time.Second,
+			Detail: "Request is being processed, without a record, since there was no store. Ask again with the same key and the same request."})
+		return rec, true
+	}
 	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
 	if err != nil {
 		return rec, false // the time moved on between two looks
@@ -312,13 +317,17 @@ func (c *exchange) timed(since time.Time) { c.store += time.Since(since) }
 // a record if the route prefers that and nobody is known to have begun it, else refuses it. A database that was replaced is not
 // down: its records are lost.
 func (c *exchange) storeDown(err error) {
-	if _, here := c.g.executing.Load(c.claim.ID); here {
-		c.begun = true
+	open, here := c.rt.FailOpen && !c.begun && c.r.Context().Err() == nil && c.g.lost() == nil, false
+	if open {
+		_, here = c.g.executing.LoadOrStore(c.claim.ID, bare)
+	} else {
+		_, here = c.g.executing.Load(c.claim.ID)
 	}
-	if !c.rt.FailOpen || c.begun || c.r.Context().Err() != nil || c.g.lost() != nil {
+	if c.begun = c.begun || here; !open || here {
 		c.unavailable(err)
 		return
 	}
+	defer c.g.executing.CompareAndDelete(c.claim.ID, bare)
 	c.g.cfg.Logger.ErrorContext(c.r.Context(), "idempotency store: not available, executing without a record",
 		"key", c.claim.ID.String(), "route", c.rt.name, "err", err)
 	c.observe(OutcomeUnprotected, "", 0)

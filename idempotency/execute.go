@@ -21,8 +21,8 @@ func (c *exchange) execute() {
 	stop := c.keepLease(c.cancel)
 	defer stop()
 	defer c.g.waiting.wake(c.claim.ID)
-	c.g.executing.Store(c.claim.ID, nil)
-	defer c.g.executing.Delete(c.claim.ID)
+	c.g.executing.Store(c.claim.ID, executes)
+	defer c.g.executing.CompareAndDelete(c.claim.ID, executes)
 	a := newAnswer(c)
 	returned := false
 	defer func() {
@@ -293,6 +293,9 @@ func (c *exchange) settle(e key.Fact) error {
 	err := c.settlePlain(ctx, e)
 	if errors.Is(err, keep.ErrReplaced) {
 		err = errors.Join(errUnkept, err)
+	}
+	if err != nil && e.Evidence != key.Nothing && !errors.Is(err, key.ErrFenced) {
+		c.g.executing.Store(c.claim.ID, unsettled)
 	}
 	return err
 }

@@ -35,8 +35,17 @@ type Guard struct {
 	sweeping sync.Mutex           // held while leases are looked at
 	watched  map[key.ID]watchedAt // protected by sweeping; the records in progress that the last sweep saw
 
-	executing sync.Map // the key.Fence of each key that this process holds, and the key.ID of each whose handler it runs
+	executing sync.Map // the key.Fence of each key that this process holds, and the presence of each key.ID that it knows of
 }
+
+// A presence is what a process knows of a request, whether it has a store or not.
+type presence int
+
+const (
+	executes  presence = iota // its handler runs
+	bare                      // its handler runs, and it has no record
+	unsettled                 // its handler has run, and what came of it is not recorded
+)
 
 // New returns a guard that keeps its records in store. It starts nothing; its
 // error says what is wrong with cfg.

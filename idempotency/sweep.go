@@ -44,7 +44,7 @@ func (g *Guard) Run(ctx context.Context) error {
 // owners did not renew their lease, so that lists say what is true. Then a
 // Shrinker gives back the space. It returns how many records it deleted.
 func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
-	if err := g.markLate(ctx, now); err != nil {
+	if err := errors.Join(g.markLate(ctx, now), g.forgetSettled(ctx)); err != nil {
 		return 0, err
 	}
 	for {
@@ -77,6 +77,21 @@ func (g *Guard) shrink(ctx context.Context) error {
 		return fmt.Errorf("give back the space of idempotency keys: %w", err)
 	}
 	return nil
+}
+
+// forgetSettled forgets the requests whose outcome this process could not record once somebody else did.
+func (g *Guard) forgetSettled(ctx context.Context) (err error) {
+	g.executing.Range(func(name, known any) bool {
+		if known != unsettled {
+			return true
+		}
+		var rec key.Record
+		if rec, err = g.store.Read(ctx, name.(key.ID)); err == nil && rec.State != key.InProgress && rec.State != key.Unknown {
+			g.executing.CompareAndDelete(name, unsettled)
+		}
+		return err == nil
+	})
+	return err
 }
 
 // A watchedAt is a record in progress as a sweep saw it first.

@@ -89,7 +89,7 @@ var keysBreaks = []Break{
 	{"guard-doubt-is-a-success", "doubt-is-not-failure", "idempotency/execute.go",
 		`	if status < 400 || status > 599 {`, `	if false {`, "./idempotency -run TestDoubtWithoutAStatus"},
 	{"guard-executes-beside-itself", "once", "idempotency/execute.go",
-		`	c.g.executing.Store(c.claim.ID, nil)`, ``, "./idempotency -run TestDuplicateWithoutTheStore"},
+		`	c.g.executing.Store(c.claim.ID, executes)`, ``, "./idempotency -run TestDuplicateWithoutTheStore"},
 	{"guard-routes-by-path-alone", "once", "idempotency/route.go",
 		`		if rt.takes(r) {
 			return rt
