@@ -68,7 +68,7 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	failed := func(err error) (keep.Account, seal.Content, error) {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 			err = fmt.Errorf("nobody allowed it within %s; try again", f.timeout)
 		}
 		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", fresh.Pack, err)

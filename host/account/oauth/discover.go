@@ -197,6 +197,8 @@ func (s *Server) endpoint(name, address string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s is %.200q, which would mean something else in a shell", name, address)
 	case u.Scheme != "https" && (u.Scheme != "http" || !s.near || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("%s is %.200q: a token is asked for by https only", name, address)
+	case !s.near && Near(u): // also what is opened in a browser, which nothing guards
+		return nil, fmt.Errorf("%s is %.200q, in a private network, and the server that names it is not there", name, address)
 	}
 	return u, nil
 }

@@ -109,7 +109,7 @@ type LoopbackOptions struct {
 }
 
 // Loopback opens a page of the service in the person's browser and waits on 127.0.0.1 for
-// the answer (RFC 8252 §7.3), until ctx ends. What does not belong to the attempt, as a
+// the answer (RFC 8252 §7.3), until ctx ends; an answer that came before counts. What does not belong to the attempt, as a
 // wrong state or another host name, is refused, and it waits on. When it returns, its
 // address is closed.
 func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error) {
@@ -143,7 +143,11 @@ func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error
 	}
 	select {
 	case <-ctx.Done():
-		return Tokens{}, context.Cause(ctx)
+		if cb.take() { // no answer came, and none counts from now on
+			return Tokens{}, context.Cause(ctx)
+		}
+		<-cb.ended // its code is being exchanged, which has a limit of its own: the service thinks that whatever it gives is connected
+		return cb.tokens, cb.err
 	case <-cb.ended:
 		return cb.tokens, cb.err
 	}

@@ -261,6 +261,9 @@ func (c *Client) granted(t *oauth2.Token) []string {
 		return r == ' ' || c.ScopeSeparator != "" && strings.ContainsRune(c.ScopeSeparator, r)
 	}
 	scopes := strings.FieldsFunc(said, split)
+	if len(scopes) == 0 {
+		return nil
+	}
 	slices.Sort(scopes)
 	return slices.Compact(scopes)
 }
