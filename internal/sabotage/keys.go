@@ -167,6 +167,14 @@ var keysBreaks = []Break{
 		`(action == "did-not-happen" || action == "forget") && r.PostForm`, `false && r.PostForm`, "./web -run TestKeys$"},
 	{"pack-without-scopes", "explained", "cmd/keep/internal/config/pack.go",
 		`if tools[name].Scopes == nil {`, `if false {`, "./cmd/keep/internal/config -run TestWrongPacks"},
+	{"suite-takes-a-lookup-that-sends", "once", "testkit/connectortest/connectortest.go",
+		`if n := b.Effects(1); n != 0 && b.tool.Spec().Level != keep.LevelKey {`, `if n := b.Effects(1); n != 0 && false {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"suite-takes-absence-in-an-outage", "doubt-is-not-failure", "testkit/connectortest/connectortest.go",
+		`(a.Verdict == connector.Happened || a.Verdict == connector.Absent && made > 0)`, `a.Verdict == connector.Happened`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"suite-takes-absence-of-an-ended-lookup", "doubt-is-not-failure", "testkit/connectortest/connectortest.go",
+		`err == nil && a.Verdict == connector.Absent {
+		b.t.Errorf("Reconcile whose`, `err == nil && a.Verdict == connector.Absent && false {
+		b.t.Errorf("Reconcile whose`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
 	{"repeat-may-set-something-else", "settled-stays", "testkit/connectortest/connectortest.go",
 		`if !bytes.Equal(before[name], now[name]) {`, `if false && !bytes.Equal(before[name], now[name]) {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
 	{"equal-change-is-lost-in-silence", "nothing-lost", "testkit/connectortest/connectortest.go",
