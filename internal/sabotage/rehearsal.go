@@ -2,6 +2,11 @@ package main
 
 // rehearsalBreaks are about what is said of runs that did not happen, or happened before.
 var rehearsalBreaks = []Break{
+	{"recorded-test-forgets-false", "nothing-lost", "rehearsal/scripttest/toml.go",
+		`if v != nil {
+		w.line("result`, `if v != nil && v != false {
+		w.line("result`, "./rehearsal/scripttest -run TestFile_TOML_of_false"},
+
 	// prove: no level is granted that was not shown.
 	{"prove-does-not-count", "witnessed", "cmd/keep/internal/prove/trials.go",
 		`if n > 1 {`, `if n > 1<<20 {`, "./cmd/keep -run TestProve/a_key_that_is_not_honoured$"},
