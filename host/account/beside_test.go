@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -319,3 +320,30 @@ func TestImportBesideAConnect(t *testing.T) {
 		}
 	}
 }
+
+// A full store takes no writes.
+type full struct{ kept }
+
+func (full) PutAccounts(context.Context, ...keep.Account) error {
+	return errors.New("the disk is full")
+}
+
+// An account that could not be forgotten is not said to be, also if the service could not be told.
+func TestRevokeThatIsNotWritten(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.host("h"), time.Hour)
+	w.store = full{w.store}
+	w.via = untold{}
+	_, err := w.host("person").Revoke(t.Context(), "mail")
+	if err == nil || strings.Contains(err.Error(), "is forgotten here") || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), "no route") || strings.Contains(err.Error(), "issued") {
+		t.Errorf("it says: %v", err)
+	}
+	if a := w.account(); a.Status != keep.AccountOK {
+		t.Errorf("the account is %s", a.Status)
+	}
+}
+
+// An untold service is not reached.
+type untold struct{}
+
+func (untold) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }

@@ -413,11 +413,12 @@ func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error)
 		if errors.Is(err, keep.ErrStale) {
 			continue
 		}
-		if err == nil {
-			m.settle(ctx)
-			next.Rev++
+		if err != nil {
+			return a, errors.Join(append(untold, fmt.Errorf("the account %s is not forgotten here: %w", name, err))...)
 		}
-		return next, errors.Join(err, unknown(name, untold))
+		m.settle(ctx)
+		next.Rev++
+		return next, unknown(name, untold)
 	}
 }
 

@@ -110,12 +110,20 @@ func (e *RefusedError) Temporary() bool {
 // (RFC 6749 §4.1.2.1), whatever the status.
 const notNow = "temporarily_unavailable"
 
-// A LostError says that it is unknown whether the server issued tokens.
-type LostError struct{ Err error }
+// A LostError says that it is unknown whether the server did what it was asked for: issued tokens, or revoked one.
+type LostError struct {
+	Err error
+
+	revoking bool
+}
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return "no usable answer, so it is unknown whether tokens were issued: " + e.Err.Error()
+	what := "tokens were issued"
+	if e.revoking {
+		what = "the token was revoked"
+	}
+	return "no usable answer, so it is unknown whether " + what + ": " + e.Err.Error()
 }
 
 // ErrNotSent is in the error of a transport if no byte of the request left this host, and then
@@ -221,7 +229,7 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 		return Tokens{}, c.failure(err, secrets...)
 	}
 	if err := usable(t); err != nil {
-		return Tokens{}, &LostError{err}
+		return Tokens{}, &LostError{Err: err}
 	}
 	out := Tokens{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
@@ -298,7 +306,7 @@ func (c *Client) failure(err error, secrets ...string) error {
 	}
 	status := r.Response.StatusCode
 	if status >= 500 && r.ErrorCode != notNow || r.ErrorCode == "" && status != http.StatusTooManyRequests {
-		return &LostError{fmt.Errorf("the token endpoint answered HTTP %d without an error of OAuth", status)}
+		return &LostError{Err: fmt.Errorf("the token endpoint answered HTTP %d without an error of OAuth", status)}
 	}
 	return &RefusedError{
 		Code:        c.clean(cmp.Or(r.ErrorCode, "too_many_requests"), secrets...),
@@ -313,7 +321,7 @@ func (c *Client) unanswered(err error, secrets ...string) error {
 	if errors.Is(err, ErrNotSent) {
 		return notSent{said}
 	}
-	return &LostError{said}
+	return &LostError{Err: said}
 }
 
 // A notSent is why a request was not sent, in words that hold no secret.
