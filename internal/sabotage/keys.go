@@ -280,6 +280,8 @@ var keysBreaks = []Break{
 		`!bytes.Equal(told, a.Sealed)`, `told == nil`, "./host/account -run TestRevokeOfWhatWasRenewed"},
 	{"account-that-is-there-is-said-to-be-forgotten", "explained", "host/account/renew.go",
 		`return a, errors.Join(append(untold, fmt.Errorf("the account %s is not forgotten here: %w", name, err))...)`, `return a, errors.Join(err, unknown(name, untold))`, "./host/account -run TestRevokeThatIsNotWritten"},
+	{"words-of-a-service-deceive", "explained", "host/account/oauth/oauth.go",
+		`if !unicode.IsPrint(r) {`, `if !unicode.IsPrint(r) && r < ' ' {`, "./host/account/oauth -run TestWordsOfAService"},
 	{"rekey-seals-with-a-key-that-is-gone", "nothing-lost", "host/account/secret.go",
 		`if !slices.ContainsFunc(keys, next.Is) {`, `if false {`, "./host/account -run TestRekeysBesideEachOther"},
 	{"rekey-puts-the-key-of-another-in-place", "nothing-lost", "host/account/seal/ring.go",

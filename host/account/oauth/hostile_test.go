@@ -2,6 +2,8 @@ package oauth_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/account/oauth"
 )
 
@@ -167,6 +170,36 @@ func TestDiscoverNamesNothingInside(t *testing.T) {
 			if got, err := oauth.Discover(t.Context(), h, "https://mcp.example.com/x/mcp"); err == nil || !strings.Contains(err.Error(), "private network") {
 				t.Errorf("%s at %s: %+v, %v", name, inside, got, err)
 			}
+		}
+	}
+}
+
+// What a service says is shown to people, in one line: nothing in it turns their text around, hides in it or moves their cursor.
+func TestWordsOfAService(t *testing.T) {
+	for _, odd := range []string{"\x1b[2J", "\u009b2J", "\u202e", "\u2028", "\u200b", "\u0085", "\x7f", "\n"} {
+		claims, err := json.Marshal(map[string]string{"email": "ann" + odd + "@example.com", "sub": "1", "iss": "https://a.example"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".x"
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.PostFormValue("refresh_token") == "refused" {
+				w.WriteHeader(http.StatusBadRequest)
+				_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_grant", "error_description": "no" + odd + "way"})
+				return
+			}
+			_ = json.NewEncoder(w).Encode(map[string]string{"access_token": "an-access-token", "scope": "mail" + odd + "read", "id_token": id})
+		}))
+		defer s.Close()
+		c := &oauth.Client{TokenURL: s.URL, ID: "id", Secret: "a-client-secret"}
+		got, err := c.Refresh(t.Context(), "a-refresh-token")
+		_, refused := c.Refresh(t.Context(), "refused")
+		if err != nil || refused == nil {
+			t.Fatal(err, refused)
+		}
+		if text := got.Subject + strings.Join(got.Scopes, "") + refused.Error(); strings.ContainsFunc(text, keep.Deceives) || !strings.HasPrefix(got.Subject, "ann") {
+			t.Errorf("with %q it is %q", odd, text)
 		}
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
@@ -338,10 +339,10 @@ func (c *Client) clean(s string, secrets ...string) string {
 	return clip(redact.New(append(secrets, c.Secret)...).Text(s))
 }
 
-// clip returns at most 300 bytes of s, in one line of printable characters.
+// clip returns at most 300 bytes of s, in one line of printable characters: nothing in it turns text around or hides.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
