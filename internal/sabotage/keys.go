@@ -282,6 +282,12 @@ var keysBreaks = []Break{
 		`return a, errors.Join(append(untold, fmt.Errorf("the account %s is not forgotten here: %w", name, err))...)`, `return a, errors.Join(err, unknown(name, untold))`, "./host/account -run TestRevokeThatIsNotWritten"},
 	{"words-of-a-service-deceive", "explained", "host/account/oauth/oauth.go",
 		`if !unicode.IsPrint(r) {`, `if !unicode.IsPrint(r) && r < ' ' {`, "./host/account/oauth -run TestWordsOfAService"},
+	{"mute-server-is-waited-for", "bounded", "host/account/oauth/discover.go",
+		`ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String()`, `ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String()`, "./host/account/oauth -run TestDiscoverEnds"},
 	{"rekey-seals-with-a-key-that-is-gone", "nothing-lost", "host/account/secret.go",
 		`if !slices.ContainsFunc(keys, next.Is) {`, `if false {`, "./host/account -run TestRekeysBesideEachOther"},
 	{"rekey-puts-the-key-of-another-in-place", "nothing-lost", "host/account/seal/ring.go",

@@ -66,6 +66,8 @@ func Discover(ctx context.Context, h *http.Client, resource string) (Server, err
 // challenged asks the resource for nothing, without a token, and returns what its refusal names: the
 // address of its metadata, and scopes.
 func challenged(ctx context.Context, h *http.Client, at *url.URL) (metadata string, scopes []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	if err != nil {
 		return "", nil, err

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -202,4 +203,23 @@ func TestWordsOfAService(t *testing.T) {
 			t.Errorf("with %q it is %q", odd, text)
 		}
 	}
+}
+
+// A mute server takes a request, and never answers.
+type mute struct{}
+
+func (mute) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// A server that never answers is given up, whoever asks.
+func TestDiscoverEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		_, err := oauth.Discover(t.Context(), &http.Client{Transport: mute{}}, "https://mcp.example.com/x/mcp")
+		if took := time.Since(begun); err == nil || took > time.Minute {
+			t.Errorf("after %s: %v", took, err)
+		}
+	})
 }
