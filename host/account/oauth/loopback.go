@@ -199,6 +199,8 @@ func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		show(w, http.StatusGone, "This answer was used already", "Nothing was changed. The terminal says how it ended.")
 		return
 	}
+	defer close(cb.ended) // whatever comes in between: Loopback waits for it
+	cb.err = errors.New("the answer of the service could not be used")
 	tokens, err := cb.client.Finish(context.WithoutCancel(r.Context()), cb.attempt, answer)
 	switch {
 	case errors.Is(err, ErrDenied):
@@ -209,7 +211,6 @@ func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		show(w, http.StatusOK, "Connected", "You can close this window and go back to the terminal.")
 	}
 	cb.tokens, cb.err = tokens, err
-	close(cb.ended)
 }
 
 // take reports whether the caller is the first to use the answer.
