@@ -47,6 +47,43 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// Digests of orders whose names differ in a sign are two files: the second one takes nothing from the first.
+func TestDigestNames(t *testing.T) {
+	t.Parallel()
+	dir := copyOf(t, "digest")
+	orders := filepath.Join(dir, "orders")
+	if err := os.RemoveAll(orders); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(orders, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range [][2]string{{"a b.csv", "Bread"}, {"a-b.csv", "Tea"}} {
+		if err := os.WriteFile(filepath.Join(orders, o[0]), []byte("article,quantity\n"+o[1]+",1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for pending := -1; pending != 0; {
+			runOnce(t, dir)
+			pending = pendingLines(t, dir)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "out", "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	if got, want := all.String(), "1 × Bread\n1 × Tea\n"; got != want {
+		t.Errorf("the digests %q have\n%s\nwant\n%s", files, got, want)
+	}
+}
+
 // pendingLines returns how many lines of orders are in no digest yet.
 func pendingLines(t *testing.T, dir string) int {
 	t.Helper()

@@ -124,9 +124,10 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 }
 
 // storeAccount stores what was connected, and says so. It makes the key of keep.key if there is
-// none, so that what is wrong with the key shows here.
+// none, so that what is wrong with the key shows here. What the service gave is nowhere else, so it is
+// stored also if ctx has ended.
 func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.Account, content seal.Content, of string) error {
-	stored, err := m.Connect(ctx, fresh, content)
+	stored, err := m.Connect(context.WithoutCancel(ctx), fresh, content)
 	if err != nil {
 		return keyError(err)
 	}
@@ -167,7 +168,7 @@ func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pac
 	}
 	switch {
 	// The flow would say that its context ended; what happened is that nobody came.
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
 		return fresh, seal.Content{}, exit.Failedf("nobody allowed it within %s; try again: keep connect %s", f.timeout, pack.Name)
 	case err != nil:
 		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", pack.Name, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
@@ -68,7 +69,7 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	failed := func(err error) (keep.Account, seal.Content, error) {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 			err = fmt.Errorf("nobody allowed it within %s; try again", f.timeout)
 		}
 		return fresh, seal.Content{}, exit.Failedf("connect %s: %w", fresh.Pack, err)
@@ -80,7 +81,11 @@ func (a *app) authorizeServer(ctx context.Context, server mcp.ServerConfig, own 
 		return failed(err)
 	}
 	h := daemon.GuardedHTTP(oauth.Near(at))
+	begun := time.Now()
 	found, err := oauth.Discover(ctx, h, server.URL)
+	if errors.Is(err, context.DeadlineExceeded) { // before anybody could allow it
+		return fresh, seal.Content{}, exit.Failedf("connect %s: a server did not answer within %s: %w", fresh.Pack, time.Since(begun).Round(time.Second), err)
+	}
 	if err != nil {
 		return failed(err)
 	}

@@ -237,15 +237,20 @@ func TestConnectServerRefused(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	t.Cleanup(liar.Close)
-	d.write("keep.toml", fmt.Sprintf("[gateway.servers.open]\nurl = %q\n[gateway.servers.liar]\nurl = %q\n[gateway.servers.local]\ncommand = \"true\"\n", open.URL, liar.URL))
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	d.write("keep.toml", fmt.Sprintf("[gateway.servers.open]\nurl = %q\n[gateway.servers.liar]\nurl = %q\n[gateway.servers.silent]\nurl = %q\n[gateway.servers.local]\ncommand = \"true\"\n", open.URL, liar.URL, silent.URL))
 	for server, c := range map[string]struct {
 		status int
 		says   string
 	}{
 		"open": {exit.Failed, "wants no token"}, "liar": {exit.Failed, "not at its own origin"},
-		"local": {exit.Misused, "is a command"}, "nobody": {exit.NotFound, "nobody"},
+		"local": {exit.Misused, "is a command"}, "nobody": {exit.NotFound, "nobody"}, "silent": {exit.Failed, "did not answer within 2s"},
 	} {
-		if out, status := d.keep("connect", "mcp:"+server, "--no-browser"); status != c.status || !strings.Contains(out, c.says) {
+		if out, status := d.keep("connect", "mcp:"+server, "--no-browser", "--timeout", "2s"); status != c.status || !strings.Contains(out, c.says) {
 			t.Errorf("%s: status %d: %s", server, status, out)
 		}
 	}

@@ -57,8 +57,8 @@ export default Keep.workflow({
         return {
           reservations: [{ topic: "line", ids: lines.map((l) => l.messageId) }],
           data: {
-            // Named after its first line, so that no two digests share a name.
-            name: `digest-${lines[0].messageId.replace(/\W+/g, "-")}.txt`,
+            // Named after its first line, whole, so that no two digests share a name.
+            name: `digest-${encodeURIComponent(lines[0].messageId)}.txt`,
             text: articles.map((a) => `${totals[a]} × ${a}\n`).join(""),
           },
           ui: { title: `Digest of ${lines.length} lines` },

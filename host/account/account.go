@@ -113,7 +113,7 @@ func (m *Manager) Accounts(ctx context.Context) ([]keep.Account, error) {
 		if a.Status != keep.AccountOK {
 			continue
 		}
-		if _, err := m.open(a); err != nil {
+		if _, err := m.open(a); err != nil && !m.resealed(ctx, a, err) {
 			list[i] = law.NeedsReconnect(a, keyProblem(err))
 		}
 	}
@@ -153,6 +153,15 @@ func (m *Manager) open(a keep.Account) (opened, error) {
 	return next, nil
 }
 
+// resealed reports whether err says only that a row was read before its key was replaced: the row is to be read again.
+func (m *Manager) resealed(ctx context.Context, a keep.Account, err error) bool {
+	if !errors.Is(err, seal.ErrOtherKey) {
+		return false
+	}
+	now, err := m.row(ctx, a.Kind, a.Name)
+	return errors.Is(err, keep.ErrNotFound) || err == nil && !bytes.Equal(now.Sealed, a.Sealed)
+}
+
 // Credential returns what an account holds now; see connector.Accounts.
 func (m *Manager) Credential(ctx context.Context, name string) (connector.Credential, error) {
 	a, err := m.row(ctx, keep.AccountConnected, name)
@@ -178,6 +187,9 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 		return connector.Credential{}, m.refusal(ctx, a, "ended at "+a.ExpiresAt.Format(time.RFC3339))
 	}
 	o, err := m.open(a)
+	if m.resealed(ctx, a, err) {
+		return m.Credential(ctx, name)
+	}
 	if err != nil {
 		return connector.Credential{}, unusable(a, fmt.Sprintf("the account %s %s", name, keyProblem(err)))
 	}

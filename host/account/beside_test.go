@@ -2,8 +2,11 @@ package account_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,3 +119,231 @@ func TestRekeyBesideWrites(t *testing.T) {
 		})
 	}
 }
+
+// Tokens that another host brought while a person revokes their account are named to the service, too: those that it heard
+// before are not the ones that are forgotten.
+func TestRevokeOfWhatWasRenewed(t *testing.T) {
+	w := newWorld(t)
+	other := w.host("other")
+	w.connect(other, time.Hour)
+	b := &beside{kept: w.store, first: func() {
+		if _, err := other.Renew(t.Context(), "mail"); err != nil {
+			t.Error(err)
+		}
+	}}
+	w.store = b
+	if a, err := w.host("person").Revoke(t.Context(), "mail"); err != nil || a.Status != keep.AccountRevoked {
+		t.Errorf("revoked: %s, %v", a.Status, err)
+	}
+	w.service.mu.Lock()
+	defer w.service.mu.Unlock()
+	want := []string{"refresh-0", "access-token-0", "refresh-1", "access-token-1"}
+	if a := w.account(); a.Sealed != nil || !slices.Equal(w.service.revoked, want) {
+		t.Errorf("the account is %s, and the service heard that %v are not wanted; want %v", a.Status, w.service.revoked, want)
+	}
+}
+
+// A slow reader is a store after whose reading something happens, once.
+type slowReader struct {
+	kept
+	then  func()
+	lease bool // after a lease, which reads, too
+}
+
+func (s *slowReader) LeaseAccount(ctx context.Context, kind keep.AccountKind, name, host string, now time.Time, ttl time.Duration) (keep.Account, bool, error) {
+	a, got, err := s.kept.LeaseAccount(ctx, kind, name, host, now, ttl)
+	if f := s.then; f != nil && s.lease {
+		s.then = nil
+		f()
+	}
+	return a, got, err
+}
+
+func (s *slowReader) Accounts(ctx context.Context, kind keep.AccountKind, names ...string) ([]keep.Account, error) {
+	list, err := s.kept.Accounts(ctx, kind, names...)
+	if f := s.then; f != nil && len(list) > 0 && !s.lease {
+		s.then = nil
+		f()
+	}
+	return list, err
+}
+
+// A row that was read before its key was replaced, and opened after, is what it was: a call is not refused for it, no person is asked, and
+// nothing is deleted.
+func TestRekeyBesideReads(t *testing.T) {
+	for name, read := range map[string]func(w *world, m *account.Manager) error{
+		"a call": func(w *world, m *account.Manager) error {
+			_, err := m.Credential(w.Context(), "mail")
+			return err
+		},
+		"whose call": func(w *world, m *account.Manager) error {
+			_, err := m.Owner(w.Context(), "mail")
+			return err
+		},
+		"a list": func(w *world, m *account.Manager) error {
+			list, err := m.Accounts(w.Context())
+			for _, a := range list {
+				if a.Status != keep.AccountOK {
+					err = errors.Join(err, errors.New(a.Error))
+				}
+			}
+			return err
+		},
+		"a secret": func(w *world, m *account.Manager) error {
+			_, err := m.Secret(w.Context(), "crm")
+			return err
+		},
+		"a move": func(w *world, m *account.Manager) error {
+			var file paper
+			return m.Export(w.Context(), "mail", true, file.sink())
+		},
+		"a renewal": func(w *world, m *account.Manager) error {
+			_, err := m.Renew(w.Context(), "mail")
+			return err
+		},
+		"a revocation": func(w *world, m *account.Manager) error {
+			_, err := m.Revoke(w.Context(), "mail")
+			return err
+		},
+		"another change of the key": func(w *world, m *account.Manager) error {
+			_, err := m.Rekey(w.Context(), false)
+			return err
+		},
+		"a change that discards": func(w *world, m *account.Manager) error {
+			rows, err := m.Rekey(w.Context(), true)
+			if err == nil && rows != 2 {
+				err = fmt.Errorf("%d rows are left of 2", rows)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			person := w.host("person")
+			w.connect(person, time.Hour)
+			if _, err := person.SetSecret(t.Context(), "crm", "a secret value", "ada"); err != nil {
+				t.Fatal(err)
+			}
+			s := &slowReader{kept: w.store, lease: name == "a renewal", then: func() {
+				if _, err := person.Rekey(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+			}}
+			w.store = s
+			if err := read(w, w.host("h")); err != nil || s.then != nil {
+				t.Errorf("%v; the key was replaced meanwhile: %t", err, s.then == nil)
+			}
+		})
+	}
+}
+
+// Keys are replaced by several processes, some of which are killed: the key that is there last opens everything.
+func TestRekeysBesideEachOther(t *testing.T) {
+	kill := func(m *account.Manager, w *world) {
+		defer func() { _ = recover() }()
+		_, _ = m.Rekey(w.Context(), false)
+	}
+	for name, beside := range map[string]func(w *world, other *account.Manager){
+		"another one finishes it": func(w *world, other *account.Manager) {
+			if n, err := other.Rekey(w.Context(), false); err != nil || n != 1 {
+				w.Errorf("the other one: %d, %v", n, err)
+			}
+		},
+		"another one finishes it, and the next is killed at once": func(w *world, other *account.Manager) {
+			if _, err := other.Rekey(w.Context(), false); err != nil {
+				w.Error(err)
+			}
+			kill(w.dying(account.NewKeyWritten), w)
+		},
+		"another one finishes it, and the next is killed before its end": func(w *world, other *account.Manager) {
+			if _, err := other.Rekey(w.Context(), false); err != nil {
+				w.Error(err)
+			}
+			kill(w.dying(account.Resealed), w)
+		},
+		"two others finish": func(w *world, other *account.Manager) {
+			for range 2 {
+				if _, err := other.Rekey(w.Context(), false); err != nil {
+					w.Error(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			other := w.host("other")
+			w.connect(other, time.Hour)
+			once := true
+			slow := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "slow", Trace: func(at account.Point) {
+				if at == account.Resealed && once {
+					once = false
+					beside(w, other)
+				}
+			}})
+			if n, err := slow.Rekey(t.Context(), false); err != nil || n != 1 {
+				t.Errorf("the slow one: %d rows, %v", n, err)
+			}
+			if c, err := w.host("fresh").Credential(t.Context(), "mail"); err != nil || c.Value != "access-token-0" {
+				t.Errorf("the credential is %q, %v (law: nothing-lost)", c.Value, err)
+			}
+			if n, err := w.host("later").Rekey(t.Context(), false); err != nil || n != 1 {
+				t.Errorf("another change of the key: %d rows, %v", n, err)
+			}
+		})
+	}
+}
+
+// A file replaces no account that somebody connected while it was read, unless that is said.
+func TestImportBesideAConnect(t *testing.T) {
+	for _, replace := range []bool{false, true} {
+		w := newWorld(t)
+		person := w.host("person")
+		if _, err := person.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail"}, seal.Content{Value: "of the file"}); err != nil {
+			t.Fatal(err)
+		}
+		var file paper
+		if err := person.Export(t.Context(), "mail", true, file.sink()); err != nil {
+			t.Fatal(err)
+		}
+		w.store = &slowReader{kept: w.store, then: func() {
+			if _, err := person.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail"}, seal.Content{Value: "of a person"}); err != nil {
+				t.Error(err)
+			}
+		}}
+		_, err := w.host("h").Import(t.Context(), file.text, "ada", replace)
+		want := "of a person"
+		if replace {
+			want = "of the file"
+		}
+		if c, cerr := person.Credential(t.Context(), "mail"); cerr != nil || c.Value != want || (err == nil) != replace {
+			t.Errorf("replace %t: the account holds %q, want %q; %v, %v", replace, c.Value, want, err, cerr)
+		}
+	}
+}
+
+// A full store takes no writes.
+type full struct{ kept }
+
+func (full) PutAccounts(context.Context, ...keep.Account) error {
+	return errors.New("the disk is full")
+}
+
+// An account that could not be forgotten is not said to be, also if the service could not be told.
+func TestRevokeThatIsNotWritten(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.host("h"), time.Hour)
+	w.store = full{w.store}
+	w.via = untold{}
+	_, err := w.host("person").Revoke(t.Context(), "mail")
+	if err == nil || strings.Contains(err.Error(), "is forgotten here") || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), "no route") || strings.Contains(err.Error(), "issued") {
+		t.Errorf("it says: %v", err)
+	}
+	if a := w.account(); a.Status != keep.AccountOK {
+		t.Errorf("the account is %s", a.Status)
+	}
+}
+
+// An untold service is not reached.
+type untold struct{}
+
+func (untold) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }

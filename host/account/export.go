@@ -55,6 +55,9 @@ func (m *Manager) Export(ctx context.Context, name string, move bool, to Sink) e
 			return fmt.Errorf("the account %s: %w", name, ErrWouldShare)
 		}
 		o, err := m.open(a)
+		if m.resealed(ctx, a, err) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("the account %s %s", name, keyProblem(err))
 		}
@@ -116,15 +119,14 @@ func (m *Manager) Import(ctx context.Context, plain []byte, by string, replace b
 	if e.Version != exportVersion {
 		return keep.Account{}, fmt.Errorf("it is of version %d, and this Keep reads version %d", e.Version, exportVersion)
 	}
-	old, err := m.row(ctx, keep.AccountConnected, e.Name)
-	if err != nil && !errors.Is(err, keep.ErrNotFound) {
-		return old, err
-	}
-	if err == nil && old.Status == keep.AccountOK && !replace {
-		return old, fmt.Errorf("there is an account %s already, which the one of the file would replace: add --replace", e.Name)
-	}
-	return m.Connect(ctx, keep.Account{Name: e.Name, Pack: e.Pack, Style: e.Style, Subject: e.Subject, Scopes: e.Scopes, Renews: e.Renews,
-		ExpiresAt: e.ExpiresAt, Lifetime: e.Lifetime, ConnectedBy: by}, e.Content)
+	fresh := keep.Account{Name: e.Name, Pack: e.Pack, Style: e.Style, Subject: e.Subject, Scopes: e.Scopes, Renews: e.Renews,
+		ExpiresAt: e.ExpiresAt, Lifetime: e.Lifetime, ConnectedBy: by}
+	return m.connect(ctx, fresh, e.Content, func(old keep.Account) error {
+		if old.Status == keep.AccountOK && !replace {
+			return fmt.Errorf("there is an account %s already, which the one of the file would replace: add --replace", e.Name)
+		}
+		return nil
+	})
 }
 
 // Recipient returns the public part of the key, for which others can seal what is imported

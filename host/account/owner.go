@@ -25,6 +25,9 @@ func (m *Manager) Owner(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("read account %s: %w", name, err)
 	}
 	o, err := m.open(a)
+	if m.resealed(ctx, a, err) {
+		return m.Owner(ctx, name)
+	}
 	if err != nil {
 		return "", fmt.Errorf("the account %s %s", name, keyProblem(err))
 	}

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -236,6 +237,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // reports whether what follows is to be looked at again.
 func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun time.Time) (next keep.Account, again bool, err error) {
 	o, err := m.open(a)
+	if m.resealed(ctx, a, err) {
+		return a, true, m.giveBack(ctx, a)
+	}
 	if err != nil {
 		return a, false, errors.Join(unusable(a, fmt.Sprintf("the account %s %s", a.Name, keyProblem(err))), m.giveBack(ctx, a))
 	}
@@ -383,28 +387,47 @@ func ContentOf(t oauth.Tokens) seal.Content {
 }
 
 // Revoke tells the service that the tokens are no longer wanted, and forgets them. They are
-// forgotten here even if the error says that the service was not told.
+// forgotten here even if the error says that the service was not told. Tokens that
+// came meanwhile are named to the service, too: those that are forgotten.
 func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error) {
-	a, err := m.row(ctx, keep.AccountConnected, name)
-	if err != nil {
-		return a, err
+	var told []byte // what is sealed of it
+	var untold []error
+	for {
+		a, err := m.row(ctx, keep.AccountConnected, name)
+		if err != nil || a.Status == keep.AccountRevoked {
+			return a, errors.Join(err, unknown(name, untold))
+		}
+		if !law.Moved(a) && !bytes.Equal(told, a.Sealed) { // another place may use the tokens of one that moved
+			o, err := m.open(a)
+			if m.resealed(ctx, a, err) {
+				continue
+			}
+			if err == nil && o.content.Access != "" && m.cfg.Clients != nil {
+				err = m.tell(ctx, a, o.content)
+			}
+			told = a.Sealed
+			untold = append(untold, err)
+		}
+		next := law.Revoke(a)
+		err = m.cfg.Store.PutAccounts(ctx, next)
+		if errors.Is(err, keep.ErrStale) {
+			continue
+		}
+		if err != nil {
+			return a, errors.Join(append(untold, fmt.Errorf("the account %s is not forgotten here: %w", name, err))...)
+		}
+		m.settle(ctx)
+		next.Rev++
+		return next, unknown(name, untold)
 	}
-	var told error
-	o, err := m.open(a)
-	switch {
-	case a.Status == keep.AccountRevoked:
-		return a, nil
-	case law.Moved(a): // another place may use the tokens
-	case err != nil:
-		told = err
-	case o.content.Access != "" && m.cfg.Clients != nil:
-		told = m.tell(ctx, a, o.content)
+}
+
+// unknown says of an account that is forgotten why the service may not know; nil: it was told.
+func unknown(name string, why []error) error {
+	if err := errors.Join(why...); err != nil {
+		return fmt.Errorf("the account %s is forgotten here, and whether the service revoked it is not known: %w; look in its settings", name, err)
 	}
-	next, err := m.change(ctx, name, func(a keep.Account) (keep.Account, bool) { return law.Revoke(a), a.Status != keep.AccountRevoked })
-	if told != nil {
-		told = fmt.Errorf("the account %s is forgotten here, and whether the service revoked it is not known: %w; look in its settings", name, told)
-	}
-	return next, errors.Join(err, told)
+	return nil
 }
 
 // tell revokes both tokens at the service.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/account/seal"
@@ -31,6 +32,9 @@ func (m *Manager) Secret(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	o, err := m.open(a)
+	if m.resealed(ctx, a, err) {
+		return m.Secret(ctx, name)
+	}
 	if err != nil {
 		return "", fmt.Errorf("the secret %s %s", name, keyProblem(err))
 	}
@@ -39,15 +43,24 @@ func (m *Manager) Secret(ctx context.Context, name string) (string, error) {
 
 // Rekey seals everything with a new key. If it is killed, the keys that are there then
 // open everything, and another Rekey finishes it. With discard what no key opens is
-// deleted, so that a lost key can be replaced.
+// deleted, so that a lost key can be replaced. Several processes may do it at the same time.
 func (m *Manager) Rekey(ctx context.Context, discard bool) (rows int, err error) {
 	next, err := m.cfg.Ring.Next()
 	if err != nil {
 		return 0, err
 	}
 	m.at(NewKeyWritten)
+	var before []seal.Key // with which this process sealed rows
 	for {
-		changed, n, err := m.reseal(ctx, next, discard)
+		keys, err := m.cfg.Ring.Keys()
+		if err != nil {
+			return 0, err
+		}
+		if !slices.ContainsFunc(keys, next.Is) {
+			// Another process replaced it since. What is sealed with it now, nobody else could open.
+			before, next = append(before, next), keys[0]
+		}
+		changed, n, err := m.reseal(ctx, next, before, discard)
 		if errors.Is(err, keep.ErrStale) {
 			continue // somebody connected or renewed meanwhile
 		}
@@ -55,16 +68,18 @@ func (m *Manager) Rekey(ctx context.Context, discard bool) (rows int, err error)
 			return 0, err
 		}
 		m.at(Resealed)
-		if rows = n; !changed {
-			break
+		if changed {
+			continue
+		}
+		if err := m.cfg.Ring.Replace(next, m.now()); !errors.Is(err, seal.ErrReplaced) {
+			return n, err
 		}
 	}
-	return rows, m.cfg.Ring.Replace(m.now())
 }
 
 // reseal seals with a key, in one transaction, what is not sealed with it. It reports
-// whether there was anything.
-func (m *Manager) reseal(ctx context.Context, next seal.Key, discard bool) (changed bool, rows int, err error) {
+// whether there was anything. The keys before open rows that those of the ring do not.
+func (m *Manager) reseal(ctx context.Context, next seal.Key, before []seal.Key, discard bool) (changed bool, rows int, err error) {
 	var put []keep.Account
 	for _, kind := range keep.AccountKinds() {
 		list, err := m.cfg.Store.Accounts(ctx, kind)
@@ -80,8 +95,13 @@ func (m *Manager) reseal(ctx context.Context, next seal.Key, discard bool) (chan
 				continue
 			}
 			c, err := m.cfg.Ring.Open(a)
+			for i := 0; errors.Is(err, seal.ErrOtherKey) && i < len(before); i++ {
+				c, err = before[i].Open(a.Kind, a.Name, a.Sealed)
+			}
 			switch {
 			case err == nil:
+			case m.resealed(ctx, a, err):
+				return false, 0, keep.ErrStale
 			case discard && errors.Is(err, seal.ErrOtherKey):
 				if err := m.cfg.Store.DropAccount(ctx, a.Kind, a.Name); err != nil {
 					return false, 0, err

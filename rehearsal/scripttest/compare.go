@@ -169,13 +169,16 @@ func value(raw json.RawMessage) any {
 	return v
 }
 
-// reservations returns what runs reserved. Tests name topics as the script of d does.
+// reservations returns what runs reserved, once for all attempts that have the same events: one that failed before had none.
+// Tests name topics as the script of d does.
 func reservations(d keep.Definition, runs []keep.Run) []map[string]any {
 	var out []map[string]any
+	had := make(map[keep.RunID][]keep.Reservation) // by chain
 	for _, run := range runs {
-		if run.RetryOf != "" {
-			continue // the same events
+		if len(run.Reservations) == 0 || reflect.DeepEqual(had[run.Chain], run.Reservations) {
+			continue
 		}
+		had[run.Chain] = run.Reservations
 		for _, r := range run.Reservations {
 			ids := make([]any, len(r.IDs))
 			for i, id := range r.IDs {

@@ -270,3 +270,24 @@ func TestFile_TOML(t *testing.T) {
 		}
 	}
 }
+
+// What a read returned, or a call, is in the file also if it is false or an empty text: without it the script would get null.
+func TestFile_TOML_of_false(t *testing.T) {
+	for _, result := range []any{false, "", float64(0), true, "a"} {
+		f := scripttest.File{Tests: []scripttest.Test{{Name: "n",
+			Reads:   []scripttest.Read{{Tool: "a.get", Result: result}},
+			Answers: []scripttest.Answer{{Tool: "a.do", Says: scripttest.Applied, Result: result}},
+			Events:  []scripttest.Event{{Topic: "t", MessageID: "m", Payload: result}}}}}
+		text := f.TOML("")
+		back, err := scripttest.Parse(text)
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", result, err, text)
+		}
+		test := back.Tests[0]
+		for _, v := range []any{test.Reads[0].Result, test.Answers[0].Result, test.Events[0].Payload} {
+			if v == nil || fmt.Sprint(v) != fmt.Sprint(result) {
+				t.Errorf("%#v comes back as %#v\n%s", result, v, text)
+			}
+		}
+	}
+}

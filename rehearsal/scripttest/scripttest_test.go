@@ -23,7 +23,7 @@ import (
 const orders = `
 export default Keep.workflow({
   name: "orders",
-  topics: { "order.new": {}, "order.sent": {} },
+  topics: { "order.new": {}, "order.sent": {}, "order.late": {} },
   producers: {
     async poll(ctx) {
       for (const o of await ctx.shop.list({ state: "new" })) {
@@ -43,6 +43,14 @@ export default Keep.workflow({
       async mutate(ctx, prepared) { await ctx.shop.send({ id: prepared.data.id, amount: prepared.data.amount }); },
       async next(ctx, prepared, m) {
         if (m.status === "applied") await ctx.publish("order.sent", { messageId: "sent:" + prepared.data.id, ref: m.result && m.result.ref });
+      },
+    }),
+    late: Keep.consumer({
+      subscribe: ["order.late"],
+      async prepare(ctx, trigger) {
+        if (!trigger) return { reservations: [], data: {} };
+        await ctx.shop.list({});
+        return { reservations: [{ topic: "order.late", ids: [trigger.messageId] }], data: trigger.payload };
       },
     }),
   },
@@ -83,6 +91,20 @@ const event = `
 name    = "one event"
 handler = "send"
 events  = [{ topic = "order.new", messageId = "o1", payload = { id = "o1", amount = 5 } }]
+`
+
+// late begins a test of a consumer that reserves in its second attempt.
+const late = `
+[[test]]
+name    = "late"
+handler = "late"
+events  = [{ topic = "order.late", messageId = "o1", payload = {} }]
+[[test.read]]
+tool = "shop.list"
+error = { class = "transient", message = "503" }
+[[test.read]]
+tool = "shop.list"
+result = []
 `
 
 func TestRun(t *testing.T) {
@@ -163,6 +185,10 @@ tool = "shop.list"
 result = []
 [test.expect]
 publishes = []`, ""},
+		{"what is reserved after a read that failed once", late + `[test.expect]
+reservations = [{ topic = "order.late", ids = ["o1"] }]`, ""},
+		{"something else than is reserved after a read that failed once", late + `[test.expect]
+reservations = []`, `reservations[0]: want none; got {"ids":["o1"],"topic":"order.late"}`},
 		{"a lookup that nothing answers", event + `[[test.answer]]
 tool = "shop.send"
 says = "lost"`, "shop.send was looked up"},

@@ -113,6 +113,22 @@ func (s *scrubber) value(v any, key string) any {
 			return s.stand(v, "secret", "secret-%d")
 		}
 		return s.text(v)
+	case float64, json.Number:
+		return s.number(v, key)
+	}
+	return v
+}
+
+// number returns a number that is under a key, or what stands for it if that is the name of a secret.
+func (s *scrubber) number(v any, key string) any {
+	raw, err := json.Marshal(v)
+	digits := string(raw)
+	if err != nil || len(digits) < 4 || !secretKey().MatchString(key) {
+		return v
+	}
+	s.named = append(s.named, digits)
+	if to := s.stand(digits, "secret", "secret-%d"); to != digits {
+		return to
 	}
 	return v
 }

@@ -41,3 +41,23 @@ func TestScrubLeavesPorts(t *testing.T) {
 		}
 	}
 }
+
+// So is what is a number: a code that is typed, a token without letters.
+func TestScrubNumbersByName(t *testing.T) {
+	t.Parallel()
+	for _, payload := range []string{
+		`{"password":48213377}`, `{"token":{"value":48213377}}`, `{"credentials":[{"is":48213377}]}`, `{"body":"{\"password\":48213377}"}`, `{"secret":482133771234567890123}`,
+		`{"token":48213377,"note":null}`,
+	} {
+		in := Test{Name: "a", Events: []Event{{Topic: "t", MessageID: "m"}}, Reads: []Read{{Tool: "svc.get", Result: map[string]any{"total_tokens": float64(48), "said": "before 48213377 after"}}}}
+		in.Events[0].Payload, in.Events[0].JSON = fileValue(json.RawMessage(payload))
+		s := newScrubber(nil)
+		out, err := s.test(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(File{Tests: []Test{out}}.TOML("")); strings.Contains(text, "482133771") || !strings.Contains(payload, "482133771") && strings.Contains(text, "48213377") || len(s.said()) == 0 || !strings.Contains(text, "total_tokens = 48") {
+			t.Errorf("%s: %v\n%s", payload, s.said(), text)
+		}
+	}
+}

@@ -116,6 +116,13 @@ func (w *tomlWriter) set(key string, v any) {
 	}
 }
 
+// result writes what a service answers, also if that is false or an empty text; nil is left out.
+func (w *tomlWriter) result(v any) {
+	if v != nil {
+		w.line("result = %s", tomlValue(v))
+	}
+}
+
 // rows writes a list with a line for each of its rows; nil is left out.
 func (w *tomlWriter) rows(key string, rows []map[string]any) {
 	switch {
@@ -156,7 +163,7 @@ func (w *tomlWriter) test(t Test) {
 		w.line("\n[[test.read]]")
 		w.set("tool", r.Tool)
 		w.set("params", withoutNulls(r.Params))
-		w.set("result", r.Result)
+		w.result(r.Result)
 		w.set("json", r.JSON)
 		w.set("error", r.Error)
 	}
@@ -164,7 +171,7 @@ func (w *tomlWriter) test(t Test) {
 		w.line("\n[[test.answer]]")
 		w.set("tool", a.Tool)
 		w.set("says", string(a.Says))
-		w.set("result", a.Result)
+		w.result(a.Result)
 		w.set("json", a.JSON)
 		w.set("error", a.Error)
 	}

@@ -28,7 +28,7 @@ const updateAccount = `
 // Accounts returns all of a kind, or those of the names; see store.Accounts.
 func (db *DB) Accounts(ctx context.Context, kind keep.AccountKind, names ...string) ([]keep.Account, error) {
 	return collect(ctx, db, scanAccount, `SELECT `+accountColumns+` FROM account WHERE kind = $1 AND ($2 OR name = ANY($3)) ORDER BY name`,
-		kind, len(names) == 0, append([]string{}, names...))
+		kind, len(names) == 0, texts(names))
 }
 
 // PutAccounts writes all of the accounts, or none; see store.Accounts.

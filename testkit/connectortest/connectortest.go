@@ -490,6 +490,12 @@ func (b *trial) reconcileHappened() {
 	if n := b.Effects(1); n != 1 {
 		b.t.Errorf("%d effects after Reconcile, want 1", n)
 	}
+	// A lookup that was ended asked nobody, or did not hear the answer.
+	ctx, cancel := context.WithCancel(b.t.Context())
+	cancel()
+	if a, err := b.tool.(connector.Reconciler).Reconcile(ctx, b.mutation(1)); err == nil && a.Verdict == connector.Absent {
+		b.t.Errorf("Reconcile whose time is over says %q (%s), but the change happened", a.Verdict, a.Detail)
+	}
 }
 
 func (b *trial) reconcileAbsent() {
@@ -505,6 +511,10 @@ func (b *trial) reconcileAbsent() {
 	}
 	b.settle()
 	b.consistent(1, b.answer(1))
+	// Under a key that the service honours a tool may learn the outcome by sending again.
+	if n := b.Effects(1); n != 0 && b.tool.Spec().Level != keep.LevelKey {
+		b.t.Errorf("Reconcile of a change that was never begun made %d effects: it may only look", n)
+	}
 }
 
 // consistent compares an answer with the truth. At level A asking may have made
@@ -659,9 +669,7 @@ func (b *trial) trouble(tr Trouble) {
 	if b.asks() {
 		// A question while the trouble lasts may stay without an answer, but
 		// what has happened cannot become undone.
-		if a, err := b.ask(1, d); err == nil && a.Verdict == connector.Happened {
-			b.consistent(1, a)
-		}
+		b.askInTrouble(d)
 	}
 	if tr.End != nil {
 		tr.End()
@@ -677,6 +685,21 @@ func (b *trial) trouble(tr Trouble) {
 		verdict = a.Verdict
 	}
 	b.again(c, verdict)
+}
+
+// askInTrouble looks the change up while the trouble lasts. What is not there yet, or not shown yet, may come
+// until the service has settled.
+func (b *trial) askInTrouble(d time.Duration) {
+	b.t.Helper()
+	made := b.Effects(1)
+	a, err := b.ask(1, d)
+	if err == nil && a.Verdict == connector.Absent && made > 0 {
+		b.settle()
+		a, err = b.ask(1, d)
+	}
+	if err == nil && (a.Verdict == connector.Happened || a.Verdict == connector.Absent && made > 0) {
+		b.consistent(1, a)
+	}
 }
 
 // definite compares an outcome that leaves no doubt with the truth.

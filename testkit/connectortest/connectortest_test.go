@@ -29,6 +29,7 @@ type fake struct {
 	tokens  map[string]bool // that were seen
 	memory  map[string]bool // that this connection has sent
 	lose    bool            // the next answer
+	down    bool            // for lookups
 	calls   int
 }
 
@@ -47,6 +48,8 @@ func (f *fake) Spec() connector.Spec {
 		s.Identity = []string{"key"}
 	case "level D with a lookup":
 		s.Level = keep.LevelNone
+	case "lookup makes the change":
+		s.Level = keep.LevelWitness
 	case "result has another shape":
 		s.Result = json.RawMessage(`{"type":"string"}`)
 	case "another result for the same token":
@@ -107,11 +110,22 @@ func (f *fake) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	return connector.Receipt{}, nil
 }
 
-func (f *fake) Reconcile(_ context.Context, m keep.Mutation) (connector.Answer, error) {
+func (f *fake) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	happened := f.tokens[m.Token]
+	switch {
+	case f.down && f.lie == "lookup that fails finds nothing", ctx.Err() != nil && f.lie == "lookup whose time is over finds nothing":
+		return connector.Answer{Verdict: connector.Absent}, nil
+	case f.down, ctx.Err() != nil:
+		return connector.Answer{Verdict: connector.Retry, Detail: "no answer"}, nil
+	}
 	switch f.lie {
+	case "lookup makes the change":
+		if !happened {
+			f.effects[string(m.Payload)]++
+			f.tokens[m.Token], happened = true, true
+		}
 	case "key is made of the params":
 		happened = f.tokens[string(m.Payload)]
 	case "lookup always finds":
@@ -153,6 +167,10 @@ var lies = map[string]string{
 	"lookup always finds":   "never_begun",
 	"lookup never finds":    "finds_a_change_that_happened",
 	"lookup never answers":  "finds_a_change_that_happened",
+
+	"lookup makes the change":                 "never_begun",
+	"lookup that fails finds nothing":         "no_lie_after_a_lost_answer_and_an_outage",
+	"lookup whose time is over finds nothing": "finds_a_change_that_happened",
 }
 
 // TestFake runs the suite on the fake; alone it checks that an honest one passes.
@@ -166,12 +184,15 @@ func TestFake(t *testing.T) {
 				again := &fake{lie: f.lie, effects: f.effects, tokens: f.tokens, memory: map[string]bool{}}
 				return &connector.Connection{Name: "fake", Connector: "fake", Tools: []connector.Tool{again}}
 			},
-			Tool:     "do",
-			Params:   params,
-			Effects:  func(n int) int { return f.effects[string(params(n))] },
-			Refused:  []json.RawMessage{json.RawMessage(`{}`)},
-			Secrets:  []string{secret},
-			Troubles: []connectortest.Trouble{{Name: "a lost answer", Arm: func() { f.lose = true }, Want: ""}},
+			Tool:    "do",
+			Params:  params,
+			Effects: func(n int) int { return f.effects[string(params(n))] },
+			Refused: []json.RawMessage{json.RawMessage(`{}`)},
+			Secrets: []string{secret},
+			Troubles: []connectortest.Trouble{
+				{Name: "a lost answer", Arm: func() { f.lose = true }, Want: ""},
+				{Name: "a lost answer and an outage", Arm: func() { f.lose, f.down = true, true }, End: func() { f.down = false }},
+			},
 		}
 	})
 }

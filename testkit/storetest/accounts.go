@@ -46,6 +46,11 @@ var accountPromises = []promise{
 		b.Refreshes[0].SentAt = kept(oddTime)
 		w.same("all", get[[]keep.Account](w)(w.Accounts(w.ctx, keep.AccountConnected)), []keep.Account{b, a})
 		w.same("named", get[[]keep.Account](w)(w.Accounts(w.ctx, keep.AccountConnected, "b", "nobody")), []keep.Account{a})
+		for _, none := range []string{"a\x00b", "\xff", "\x1a"} {
+			w.same("of no name", get[[]keep.Account](w)(w.Accounts(w.ctx, keep.AccountConnected, none)), []keep.Account(nil))
+			_, _, err := w.LeaseAccount(w.ctx, keep.AccountConnected, none, "h", time.Now(), time.Hour)
+			w.fails("the lease of none", err, func(err error) bool { return errors.Is(err, keep.ErrNotFound) })
+		}
 		w.same("secrets", get[[]keep.Account](w)(w.Accounts(w.ctx, keep.AccountSecret)), []keep.Account{secret})
 		a.Status, a.Sealed, a.Generation = keep.AccountRevoked, nil, 2
 		w.put(a)

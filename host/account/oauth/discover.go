@@ -66,6 +66,8 @@ func Discover(ctx context.Context, h *http.Client, resource string) (Server, err
 // challenged asks the resource for nothing, without a token, and returns what its refusal names: the
 // address of its metadata, and scopes.
 func challenged(ctx context.Context, h *http.Client, at *url.URL) (metadata string, scopes []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at.String(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	if err != nil {
 		return "", nil, err
@@ -197,6 +199,8 @@ func (s *Server) endpoint(name, address string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s is %.200q, which would mean something else in a shell", name, address)
 	case u.Scheme != "https" && (u.Scheme != "http" || !s.near || !isLoopback(u.Hostname())):
 		return nil, fmt.Errorf("%s is %.200q: a token is asked for by https only", name, address)
+	case !s.near && Near(u): // also what is opened in a browser, which nothing guards
+		return nil, fmt.Errorf("%s is %.200q, in a private network, and the server that names it is not there", name, address)
 	}
 	return u, nil
 }

@@ -109,7 +109,7 @@ type LoopbackOptions struct {
 }
 
 // Loopback opens a page of the service in the person's browser and waits on 127.0.0.1 for
-// the answer (RFC 8252 §7.3), until ctx ends. What does not belong to the attempt, as a
+// the answer (RFC 8252 §7.3), until ctx ends; an answer that came before counts. What does not belong to the attempt, as a
 // wrong state or another host name, is refused, and it waits on. When it returns, its
 // address is closed.
 func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error) {
@@ -143,7 +143,11 @@ func (c *Client) Loopback(ctx context.Context, o LoopbackOptions) (Tokens, error
 	}
 	select {
 	case <-ctx.Done():
-		return Tokens{}, context.Cause(ctx)
+		if cb.take() { // no answer came, and none counts from now on
+			return Tokens{}, context.Cause(ctx)
+		}
+		<-cb.ended // its code is being exchanged, which has a limit of its own: the service thinks that whatever it gives is connected
+		return cb.tokens, cb.err
 	case <-cb.ended:
 		return cb.tokens, cb.err
 	}
@@ -195,6 +199,8 @@ func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		show(w, http.StatusGone, "This answer was used already", "Nothing was changed. The terminal says how it ended.")
 		return
 	}
+	defer close(cb.ended) // whatever comes in between: Loopback waits for it
+	cb.err = errors.New("the answer of the service could not be used")
 	tokens, err := cb.client.Finish(context.WithoutCancel(r.Context()), cb.attempt, answer)
 	switch {
 	case errors.Is(err, ErrDenied):
@@ -205,7 +211,6 @@ func (cb *callback) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		show(w, http.StatusOK, "Connected", "You can close this window and go back to the terminal.")
 	}
 	cb.tokens, cb.err = tokens, err
-	close(cb.ended)
 }
 
 // take reports whether the caller is the first to use the answer.

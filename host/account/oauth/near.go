@@ -37,7 +37,7 @@ func isLoopback(host string) bool {
 // Near reports whether an address is on this machine or in a private network, as it is written: what a name resolves
 // to may be whatever its owner wants.
 func Near(u *url.URL) bool {
-	host := strings.ToLower(u.Hostname())
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return !isPublic(ip)
 	}

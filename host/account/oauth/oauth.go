@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
@@ -110,12 +111,20 @@ func (e *RefusedError) Temporary() bool {
 // (RFC 6749 §4.1.2.1), whatever the status.
 const notNow = "temporarily_unavailable"
 
-// A LostError says that it is unknown whether the server issued tokens.
-type LostError struct{ Err error }
+// A LostError says that it is unknown whether the server did what it was asked for: issued tokens, or revoked one.
+type LostError struct {
+	Err error
+
+	revoking bool
+}
 
 // Error implements error.
 func (e *LostError) Error() string {
-	return "no usable answer, so it is unknown whether tokens were issued: " + e.Err.Error()
+	what := "tokens were issued"
+	if e.revoking {
+		what = "the token was revoked"
+	}
+	return "no usable answer, so it is unknown whether " + what + ": " + e.Err.Error()
 }
 
 // ErrNotSent is in the error of a transport if no byte of the request left this host, and then
@@ -221,7 +230,7 @@ func (c *Client) tokens(t *oauth2.Token, err error, secrets ...string) (Tokens, 
 		return Tokens{}, c.failure(err, secrets...)
 	}
 	if err := usable(t); err != nil {
-		return Tokens{}, &LostError{err}
+		return Tokens{}, &LostError{Err: err}
 	}
 	out := Tokens{
 		Access: t.AccessToken, Refresh: t.RefreshToken, Type: t.Type(), Expires: t.Expiry,
@@ -261,6 +270,9 @@ func (c *Client) granted(t *oauth2.Token) []string {
 		return r == ' ' || c.ScopeSeparator != "" && strings.ContainsRune(c.ScopeSeparator, r)
 	}
 	scopes := strings.FieldsFunc(said, split)
+	if len(scopes) == 0 {
+		return nil
+	}
 	slices.Sort(scopes)
 	return slices.Compact(scopes)
 }
@@ -295,7 +307,7 @@ func (c *Client) failure(err error, secrets ...string) error {
 	}
 	status := r.Response.StatusCode
 	if status >= 500 && r.ErrorCode != notNow || r.ErrorCode == "" && status != http.StatusTooManyRequests {
-		return &LostError{fmt.Errorf("the token endpoint answered HTTP %d without an error of OAuth", status)}
+		return &LostError{Err: fmt.Errorf("the token endpoint answered HTTP %d without an error of OAuth", status)}
 	}
 	return &RefusedError{
 		Code:        c.clean(cmp.Or(r.ErrorCode, "too_many_requests"), secrets...),
@@ -310,7 +322,7 @@ func (c *Client) unanswered(err error, secrets ...string) error {
 	if errors.Is(err, ErrNotSent) {
 		return notSent{said}
 	}
-	return &LostError{said}
+	return &LostError{Err: said}
 }
 
 // A notSent is why a request was not sent, in words that hold no secret.
@@ -327,10 +339,10 @@ func (c *Client) clean(s string, secrets ...string) string {
 	return clip(redact.New(append(secrets, c.Secret)...).Text(s))
 }
 
-// clip returns at most 300 bytes of s, in one line of printable characters.
+// clip returns at most 300 bytes of s, in one line of printable characters: nothing in it turns text around or hides.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r

@@ -43,7 +43,11 @@ func (c *Client) Revoke(ctx context.Context, token, hint string) error {
 	}
 	resp, err := c.http().Do(req)
 	if err != nil {
-		return c.unanswered(err, token)
+		err := c.unanswered(err, token)
+		if lost, ok := errors.AsType[*LostError](err); ok {
+			lost.revoking = true
+		}
+		return err
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection can be used again
@@ -51,7 +55,7 @@ func (c *Client) Revoke(ctx context.Context, token, hint string) error {
 	case resp.StatusCode < 300:
 		return nil
 	case resp.StatusCode >= 500:
-		return &LostError{fmt.Errorf("the service answered HTTP %d", resp.StatusCode)}
+		return &LostError{Err: fmt.Errorf("the service answered HTTP %d", resp.StatusCode), revoking: true}
 	}
 	return fmt.Errorf("the service did not revoke the token: HTTP %d", resp.StatusCode)
 }

@@ -28,8 +28,22 @@ type PermissionError struct {
 
 // Error says what to do.
 func (e *PermissionError) Error() string {
-	return fmt.Sprintf("the key %s %s; run: chmod 600 %s", e.Path, e.Why, strconv.Quote(e.Path))
+	path := strconv.Quote(e.Path)
+	switch e.Why {
+	case isLink: // whose mode is that of nothing
+		own := strconv.Quote(e.Path + ".own")
+		return fmt.Sprintf("the key %s %s; run: cp %s %s && chmod 600 %[4]s && mv %[4]s %[3]s", e.Path, e.Why, path, own)
+	case isNoFile:
+		return fmt.Sprintf("the key %s %s; put the file of the key in its place", e.Path, e.Why)
+	}
+	return fmt.Sprintf("the key %s %s; run: chmod 600 %s", e.Path, e.Why, path)
 }
+
+// Why a key is refused that no chmod makes one.
+const (
+	isLink   = "is a symbolic link, want a file of its own"
+	isNoFile = "is not a file"
+)
 
 // A Ring finds the key: in the text of a variable, in a keychain, or in a file, which are
 // read at each use. While the key is replaced there is a second file or entry, and both keys
@@ -172,12 +186,27 @@ func (r Ring) Next() (Key, error) {
 	if k, err = NewKey(); err != nil {
 		return k, err
 	}
-	return k, r.create(next, k)
+	if err = r.create(next, k); errors.Is(err, fs.ErrExist) {
+		return r.read(next) // another process began at the same time
+	}
+	return k, err
 }
 
-// Replace puts the key of Next in the place of the old one, which is gone then, also where
-// a process that was killed left a copy of it.
-func (r Ring) Replace(now time.Time) error {
+// ErrReplaced is returned if another process put another key in the place of the one of Next.
+var ErrReplaced = errors.New("the key was replaced by another process")
+
+// Replace puts k, a key of Next, in the place of the old one, which is gone then, also where
+// a process that was killed left a copy of it. It puts no other key there: rows that nobody sealed
+// with that one would be lost.
+func (r Ring) Replace(k Key, now time.Time) error {
+	if at, err := r.read(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	} else if err != nil || !at.Is(k) {
+		if at, err = r.read(current); err == nil && !at.Is(k) {
+			err = ErrReplaced
+		}
+		return err // nil: another process did it
+	}
 	if r.Keychain != nil {
 		return r.Keychain.Move(string(next), string(current))
 	}
@@ -230,9 +259,9 @@ const maxKey = 64 << 10
 func openTo(info fs.FileInfo) string {
 	switch mode := info.Mode(); {
 	case mode&fs.ModeSymlink != 0:
-		return "is a symbolic link, want a file of its own"
+		return isLink
 	case !mode.IsRegular():
-		return "is not a file"
+		return isNoFile
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
 		return fmt.Sprintf("can be read by others (mode %04o)", mode.Perm())
 	}

@@ -31,10 +31,11 @@ func TestReplaceLeavesNoOldKey(t *testing.T) {
 		if _, err := r.Make(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Next(); err != nil {
+		k, err := r.Next()
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Replace(now); err != nil {
+		if err := r.Replace(k, now); err != nil {
 			t.Errorf("in %q: %v", name, err)
 		}
 		if _, err := os.Lstat(old); !os.IsNotExist(err) {

@@ -47,6 +47,9 @@ func ParseKey(text string) (Key, error) {
 // Text returns the key itself. It is a secret.
 func (k Key) Text() string { return k.identity.String() }
 
+// Is reports whether two keys are the same one.
+func (k Key) Is(other Key) bool { return k.Recipient() == other.Recipient() }
+
 // Recipient returns the public part of the key, age1….
 func (k Key) Recipient() string { return k.identity.Recipient().String() }
 
