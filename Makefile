@@ -45,6 +45,7 @@ examples: ## run the examples and the commands of README.md as a newcomer would
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
 	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
 	$(GO) test -count=1 -v -run 'TestWorlds$$' ./gateway -seeds 1000
+	$(GO) test -count=1 -run 'TestKeyWorlds$$' ./idempotency -seeds 5000
 
 replays: ## replay 10,000 runs of random scripts on their own versions
 	$(GO) test -count=1 -v -timeout 0 -run TestRandomRuns ./rehearsal/replay -runs 10000
@@ -67,6 +68,7 @@ torture: ## kill keep proxy 1,000 times on each store, move every state, simulat
 	$(GO) test -count=1 -timeout 0 -run 'TestCanary$$' ./cmd/keep -canaries 50
 	$(GO) test -count=1 -timeout 0 -run 'TestCrash$$|TestPostgresCrash|TestBudgetOverKills' ./cmd/keep -crash-kills 200 -budget-kills 10
 	$(GO) test -count=1 -timeout 0 -run TestHappenedIsKept ./law/key -rapid.checks=1000000
+	$(GO) test -count=1 -timeout 0 -run 'TestKeyWorlds$$' ./idempotency -seeds 50000 -first-seed $$(date +%s)00000
 
 worlds: ## simulate fresh seeds for WORLDS_FOR (10h), and count in worlds.jsonl; continues where the last part ended
 	$(GO) run ./internal/torture -for $(WORLDS_FOR) -tally worlds.jsonl

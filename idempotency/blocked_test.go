@@ -99,20 +99,24 @@ func guardBlockedStore(t *testing.T) {
 	}
 }
 
-// Who waited for another request, and can then not read what came of it, does not execute beside it.
+// Who waited for a request of another process, and can then not read what came of it, does not execute beside it.
 func TestWaiterOfABlockedStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
-		w := newWorld(t, rule(idempotency.Rule{FailOpen: true, Wait: time.Minute}), func(http.ResponseWriter, *http.Request) { <-leave })
-		go w.do(with("k"))
+		cfg := rule(idempotency.Rule{FailOpen: true, Wait: time.Minute})
+		w := newWorld(t, cfg, nil)
+		other, err := idempotency.New(w.store, cfg)
+		must(t, err)
+		go other.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-leave })).ServeHTTP(httptest.NewRecorder(), with("k"))
 		synctest.Wait()
 		go func() {
 			time.Sleep(time.Second)
 			w.store.failRead.Store(true)
 		}()
 		w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
-		w.ran(1)
+		w.ran(0)
+		w.store.failRead.Store(false)
 		close(leave)
 	})
 }

@@ -269,7 +269,7 @@ func (w *keyWorld) problem(m *wanted, try string, a *keyAnswer) (last bool) {
 	return false
 }
 
-// asked notes what a client is told of a reference. mu is held.
+// asked notes what a client learns of a reference. mu is held.
 func (w *keyWorld) asked(m *wanted, a *keyAnswer) {
 	var s idempotency.Status
 	if a.status != 200 || json.Unmarshal([]byte(a.body), &s) != nil {

@@ -211,12 +211,15 @@ func (p *keyProcess) probe(ctx context.Context, q idempotency.Question) (idempot
 // decideAll has a person resolve what nobody knows, until the world ends.
 func (w *keyWorld) decideAll(gone chan struct{}) {
 	r := rand.New(rand.NewPCG(w.seed, 3))
-	keys := idempotency.NewKeys(w.store)
+	keys, looks := idempotency.NewKeys(w.store), 20*time.Second
+	if w.probes { // and knows more often than not
+		looks = 2 * time.Minute
+	}
 	for {
 		select {
 		case <-gone:
 			return
-		case <-time.After(span(r, 20*time.Second)):
+		case <-time.After(span(r, looks)):
 		}
 		ctx := context.Background()
 		list, _, err := keys.List(ctx, key.Filter{}, keep.Page{Limit: keep.MaxPage})
@@ -226,7 +229,7 @@ func (w *keyWorld) decideAll(gone chan struct{}) {
 		}
 		var open []idempotency.View
 		for _, v := range list {
-			if v.State == key.Unknown || v.State == key.Done && !w.file.repeatable && chance(r, 0.03) {
+			if v.State == key.Unknown || v.State == key.Done && !w.file.repeatable && chance(r, 0.002) {
 				open = append(open, v)
 			}
 		}
