@@ -99,6 +99,44 @@ func guardBlockedStore(t *testing.T) {
 	}
 }
 
+// An answer that is recorded does not wait for a renewal of its lease that the store does not answer.
+func TestAnswerBesideASilentRenewal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var on bool
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: &on} }, idempotency.Config{Lease: 30 * time.Second}, func(http.ResponseWriter, *http.Request) {
+			time.Sleep(9 * time.Second)
+			on = true
+			time.Sleep(2 * time.Second)
+			on = false
+		})
+		begun := time.Now()
+		if code := w.do(with("k")).Code; code != 200 || time.Since(begun) > 12*time.Second {
+			t.Errorf("the answer is %d after %s, want 200 after 11s", code, time.Since(begun))
+		}
+	})
+}
+
+// A renewal that the store does not answer is made again before the lease ends.
+func TestRenewalThatIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var on bool
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: &on} }, idempotency.Config{Lease: 30 * time.Second}, func(http.ResponseWriter, *http.Request) {
+			time.Sleep(9 * time.Second)
+			on = true
+			time.Sleep(2 * time.Second) // what was sent in these is never answered
+			on = false
+			time.Sleep(50 * time.Second)
+		})
+		go w.do(with("k"))
+		time.Sleep(32 * time.Second)
+		w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+		synctest.Wait()
+		time.Sleep(time.Minute)
+	})
+}
+
 // Who waited for a request of another process, and can then not read what came of it, does not execute beside it.
 func TestWaiterOfABlockedStore(t *testing.T) {
 	t.Parallel()

@@ -400,9 +400,10 @@ func (c *exchange) logUnsettled(err error) {
 }
 
 // keepLease renews the lease until the function that it returns is called, which
-// waits for a renewal under way. The timer costs nothing until it fires.
+// ends a renewal under way, and waits for that. The timer costs nothing until it fires.
 func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 	var renewing sync.WaitGroup
+	ctx, end := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	every := c.g.cfg.Lease / 3
 	var timer *time.Timer
 	var mu sync.Mutex // protects stopped and the start of a renewal
@@ -417,7 +418,10 @@ func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 		renewing.Add(1)
 		mu.Unlock()
 		defer renewing.Done()
-		if c.renew(cancel) {
+		switch again, err := c.renew(ctx, cancel); {
+		case again && err != nil:
+			timer.Reset(c.g.cfg.Lease / 10) // it has to be stored before the lease ends
+		case again:
 			timer.Reset(every)
 		}
 	})
@@ -427,22 +431,23 @@ func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 		stopped = true
 		mu.Unlock()
 		timer.Stop()
+		end()
 		renewing.Wait()
 	}
 }
 
-// renew says that the owner is alive, and reports whether to say so again.
+// renew says that the owner is alive, and reports whether to say so again, at once if that is not stored.
 //
 // It does not hold c.mu while it writes: the handler's transaction may hold the
 // store, and only settle ends that.
-func (c *exchange) renew(cancel context.CancelCauseFunc) bool {
+func (c *exchange) renew(ctx context.Context, cancel context.CancelCauseFunc) (again bool, err error) {
 	c.mu.Lock()
 	rec, settled := c.rec, c.settled
 	c.mu.Unlock()
 	if settled {
-		return false
+		return false, nil
 	}
-	ctx, done := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease)
+	ctx, done := context.WithTimeout(ctx, c.g.cfg.Lease/3)
 	defer done()
 	next, err := key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: rec.Fence, Lease: c.g.cfg.Lease}, time.Now())
 	if err == nil {
@@ -459,13 +464,13 @@ func (c *exchange) renew(cancel context.CancelCauseFunc) bool {
 	}
 	if errors.Is(err, key.ErrFenced) {
 		cancel(key.ErrFenced)
-		return false
+		return false, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.settled {
-		return false
+		return false, nil
 	}
 	c.rec = rec
-	return true
+	return true, err
 }

@@ -210,6 +210,12 @@ var keysBreaks = []Break{
 		`		c.g.executing.Store(c.claim.ID, unsettled)`, ``, "./idempotency -run TestRetryOfOneThatIsNotRecorded"},
 	{"guard-remembers-without-end", "bounded", "idempotency/sweep.go",
 		`if known != unsettled {`, `if true {`, "./idempotency -run TestRetryOfOneThatIsNotRecorded"},
+	{"guard-waits-for-a-silent-renewal", "bounded", "idempotency/execute.go",
+		`		end()
+		renewing.Wait()`, `		renewing.Wait()
+		end()`, "./idempotency -run TestAnswerBesideASilentRenewal"},
+	{"guard-waits-a-lease-for-a-renewal", "once", "idempotency/execute.go",
+		`context.WithTimeout(ctx, c.g.cfg.Lease/3)`, `context.WithTimeout(ctx, c.g.cfg.Lease)`, "./idempotency -run TestRenewalThatIsLost"},
 	{"guard-crash-frees-the-key-in-a-key-world", "once", "law/key/law.go",
 		`		LeaseEnded: Unknown,`, `		LeaseEnded: Released,`, "./idempotency -run TestKeyWorlds"},
 	{"guard-late-owner-is-believed-in-a-key-world", "settled-stays", "law/key/law.go",
