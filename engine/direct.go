@@ -237,7 +237,9 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 
 // conclude makes the call and records what became of it.
 func (c *Caller) conclude(ctx context.Context, x *execution, call *takenCall, lc ledger.Call) (DirectOutcome, error) {
-	mutating := func() ([]keep.Change, error) { return nil, x.transition(keep.Mutating) }
+	mutating := func() ([]keep.Change, error) {
+		return []keep.Change{keep.SetPaused{If: new(keep.PauseState)}}, x.transition(keep.Mutating) // a person may pause the calls meanwhile
+	}
 	err := x.makeCall(ctx, call, lc, x.mut, mutating)
 	if done, ok := errors.AsType[*treatedError](err); ok {
 		x.mut, x.run.Mutation = done.outcome(), ""
