@@ -369,6 +369,8 @@ var keysBreaks = []Break{
 		`[]string{i.Agent, string`, `[]string{i.Agent[:0], string`, "./gateway -run TestWorlds"},
 	{"call-is-recorded-after-a-pause", "permitted", "engine/direct.go",
 		`return []keep.Change{keep.SetPaused{If: new(keep.PauseState)}}, x.tr`, `return nil, x.tr`, "./gateway -run TestPaused$"},
+	{"doubt-is-sent-again-by-two-when-its-tool-is-back", "once", "engine/direct.go",
+		`return !m.SentAgainUntil().After(now) && (`, `return (`, "./engine -run TestSentAgainByAnother"},
 	{"error-of-a-tool-is-a-refusal-in-a-gateway-world", "doubt-is-not-failure", "connector/mcp/failure.go",
 		`class, text := keep.ClassUnknown, TextOf`, `class, text := keep.ClassLogic, TextOf`, "./gateway -run TestWorlds"},
 	{"agent-reads-where-the-database-is", "no-ambient-power", "gateway/pins.go",
