@@ -329,6 +329,11 @@ type SetPaused struct {
 	If     *PauseState // as it must be before, else ErrStale; nil: in whatever state
 }
 
+// IsCondition reports whether c changes nothing: what it would set must be so before.
+func (c SetPaused) IsCondition() bool {
+	return c.If != nil && *c.If == (PauseState{Paused: c.Paused, Note: c.Note})
+}
+
 // A PauseState is whether a workflow is paused, and with which note.
 type PauseState struct {
 	Paused bool

@@ -237,7 +237,9 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 
 // conclude makes the call and records what became of it.
 func (c *Caller) conclude(ctx context.Context, x *execution, call *takenCall, lc ledger.Call) (DirectOutcome, error) {
-	mutating := func() ([]keep.Change, error) { return nil, x.transition(keep.Mutating) }
+	mutating := func() ([]keep.Change, error) {
+		return []keep.Change{keep.SetPaused{If: new(keep.PauseState)}}, x.transition(keep.Mutating) // a person may pause the calls meanwhile
+	}
 	err := x.makeCall(ctx, call, lc, x.mut, mutating)
 	if done, ok := errors.AsType[*treatedError](err); ok {
 		x.mut, x.run.Mutation = done.outcome(), ""
@@ -442,6 +444,15 @@ func (c *Caller) AskAbout(ctx context.Context, r keep.Run) error {
 	return err
 }
 
+// isDue reports whether a call in doubt is to be asked about now: its lookup was planned for that, or waited for a tool that is there now, or that
+// a person agreed to. One that is being sent again waits, as each of several processes would send it once more then, and only the last one records it.
+func (c *Caller) isDue(m keep.Mutation, now time.Time) bool {
+	if !m.NextReconcileAt.After(now) {
+		return true
+	}
+	return !m.SentAgainUntil().After(now) && (ledger.AsksForTool(m.Error) && c.Ready(m) || !c.e.dueByTool(m).NextReconcileAt.After(now))
+}
+
 // ask moves one open run on, if it can be.
 func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error) {
 	defer func() {
@@ -462,7 +473,7 @@ func (c *Caller) ask(ctx context.Context, r keep.Run) (next time.Time, err error
 		return next, err
 	case m.NextReconcileAt.IsZero():
 		return next, nil // it waits for a person
-	case m.NextReconcileAt.After(now) && !(ledger.AsksForTool(m.Error) && c.Ready(m)) && c.e.dueByTool(m).NextReconcileAt.After(now):
+	case !c.isDue(m, now):
 		return m.NextReconcileAt, nil
 	}
 	x.a.open = []schedule.Open{{Run: r, Doubt: x.mut}}

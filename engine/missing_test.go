@@ -3,8 +3,11 @@ package engine
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine/lease"
+	"github.com/keep-run/keep/law/ledger"
 )
 
 // That the tool of a doubt is missing for a while does not hide that its credentials are of another user: who says that the
@@ -30,5 +33,24 @@ func TestAbandonedReadsOfAnother(t *testing.T) {
 	}
 	if f := e.mayBegin(&tool{name: "healthy.list"}, ""); f != nil {
 		t.Errorf("a read of another connection: %v", f)
+	}
+}
+
+// A call in doubt that one process is sending again is not sent again by another one as well, because its tool is there again, or agreed to: the request
+// of one of them may arrive when the other one has recorded what became of the call, and undo what was set since. Law: once.
+func TestSentAgainByAnother(t *testing.T) {
+	ts := &Tools{}
+	ts.now.Store(&toolSet{byName: map[keep.ToolName]*tool{"svc.set": {name: "svc.set"}}})
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	c := &Caller{e: &Engine{tools: ts, clock: lease.NewClock(func() time.Time { return now })}, Ready: func(keep.Mutation) bool { return true }}
+	for _, code := range []string{keep.CodeToolMissing, keep.CodeToolChanged} {
+		f := keep.Failf(keep.ClassPermission, code, "there was no tool that could be asked")
+		m := keep.Mutation{Tool: "svc.set", Level: keep.LevelKey, State: keep.NeedsReconcile, Error: f, CallDeadline: now.Add(-time.Minute), NextReconcileAt: now.Add(time.Minute)}
+		if !c.isDue(m, now) {
+			t.Errorf("%s: it waits although there is a tool", code)
+		}
+		if c.isDue(ledger.SendAgain(m, now.Add(time.Second), now), now) {
+			t.Errorf("%s: it is sent again by two", code)
+		}
 	}
 }

@@ -88,6 +88,28 @@ func TestCancelledAsTheAnswerComes(t *testing.T) {
 	d.want("after it was delivered", d.make("x"), "applied", 2)
 }
 
+// A client that made a call again has no answer of the call before, also if it then cancels what it made again: no later message shows that it read
+// that. Law: once.
+func TestCancelledAgain(t *testing.T) {
+	t.Parallel()
+	d, store := openFaulty(t, setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}, false)
+	d.want("first", d.make("x"), "applied", 1)
+	read, back := make(chan struct{}), make(chan struct{})
+	hold := func() { close(read); <-back }
+	store.reads.Store(&hold)
+	d.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":%s}`, createParams("x")))
+	<-read
+	d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}`)
+	d.ping()
+	close(back)
+	if y := must(d.ask(9, "tools/call", createParams("y"))); y.state() != "applied" { // by then the one that was cancelled is over
+		t.Fatal(y.raw)
+	}
+	d.want("again", d.make("x"), "applied", 1, `"keep/replayed":true`)
+	d.ping()
+	d.want("after it was delivered", d.make("x"), "applied", 2)
+}
+
 // The same as of a call that comes right behind, while what was delivered is being stored.
 func TestDeliveredWhileItIsStored(t *testing.T) {
 	t.Parallel()

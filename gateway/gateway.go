@@ -69,6 +69,9 @@ type Config struct {
 	Version string       // of Keep
 	Logger  *slog.Logger // nil: slog.Default
 
+	// Clock is the clock of this machine; see engine.Config. If nil, time.Now.
+	Clock func() time.Time
+
 	// Trace is called between durable steps; tests die there. Nil: nothing is called.
 	Trace func(w keep.WorkflowName, p engine.Point)
 }
@@ -145,7 +148,7 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 		rules = *cfg.Policy
 	}
 	rules.Outage.After = 0 // the agent repeats calls, not the gateway: none is held back since others were lost
-	g.engine, err = engine.New(db, nil, g.tools, engine.Config{Policy: &rules, Budgets: cfg.Budgets, Salt: salt, SecretKey: secretKey,
+	g.engine, err = engine.New(db, nil, g.tools, engine.Config{Policy: &rules, Budgets: cfg.Budgets, Clock: cfg.Clock, Salt: salt, SecretKey: secretKey,
 		Only: []keep.WorkflowName{}, Logger: cfg.Logger, Trace: cfg.Trace})
 	if err != nil {
 		return nil, err

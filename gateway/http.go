@@ -445,9 +445,9 @@ func (h *HTTPHandler) delete(w http.ResponseWriter, r *http.Request, agent strin
 }
 
 // Serve serves agents on a listener until ctx ends, and returns nil then. Calls that were sent are
-// waited for a moment, so that their outcome is recorded.
+// waited for a moment, so that their outcome is recorded. The contexts of requests have the values of ctx.
 func (h *HTTPHandler) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: h, ConnContext: h.ConnContext, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+	srv := &http.Server{Handler: h, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }, ConnContext: h.ConnContext, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(h.g.log.Handler(), slog.LevelDebug)}
 	served := make(chan error, 1)
 	var serving sync.WaitGroup

@@ -58,6 +58,18 @@ func TestPaused(t *testing.T) {
 		resume(d)
 		d.want("resumed", d.make("x"), "applied", 1)
 	})
+	t.Run("while it is recorded", func(t *testing.T) {
+		t.Parallel()
+		d, store := openFaulty(t, setup{Dir: t.TempDir(), Agent: "a"}, false)
+		if y := must(d.ask(8, "tools/call", createParams("y"))); y.state() != "applied" { // so that the next commit is that of a record
+			t.Fatal(y.raw)
+		}
+		meanwhile := func() { pause(t, d.op) }
+		store.holds.Store(&meanwhile)
+		d.want("paused", d.make("x"), "failed", 0, told, "Nothing was sent")
+		resume(d)
+		d.want("resumed", d.make("x"), "applied", 1)
+	})
 	t.Run("after it was approved", func(t *testing.T) {
 		t.Parallel()
 		d := open(t, setup{Dir: t.TempDir(), Agent: "a", Rules: approved}, nil)

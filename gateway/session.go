@@ -321,12 +321,13 @@ func (s *session) anew() {
 // again may be lost, and those of requests that it cancels are: it does not take them any more. It is called before
 // the next message is taken, which may be such a call.
 func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
-	var cancelled []string
+	var cancelled, again []string
+	s.mu.Lock()
+	told := len(s.told) > 0
+	s.mu.Unlock()
 	for _, m := range messages {
-		if len(before) > 0 {
-			for _, name := range s.namesOf(m) {
-				delete(before, name)
-			}
+		if told {
+			again = append(again, s.namesOf(m)...)
 		}
 		if id := cancelledBy(m); id != "" {
 			cancelled = append(cancelled, id)
@@ -336,6 +337,9 @@ func (s *session) heard(before map[string]keep.RunID, messages ...mcp.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(cancelled...)
+	for _, name := range again { // whatever becomes of it: a later message does not show that the answer before was read, either
+		delete(s.told, name)
+	}
 	s.g.mu.Lock()
 	defer s.g.mu.Unlock()
 	for id, run := range before {

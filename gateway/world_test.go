@@ -38,12 +38,23 @@ import (
 //
 // Server. It knows the truth: what it did, when, and for which call an agent meant, whose number is in the _meta of its first request. It answers late,
 // loses answers before and after the effect, says errors before and after it, and refuses. It remembers a key for longer than any keep.toml says,
-// shows what it did within a time that each keep.toml allows, and does all that it does of a request within the shortest timeout. So each level is
+// shows what it did within a time that each keep.toml allows, tells who wants that how far it is, and does all that it does of a request within the shortest timeout. So each level is
 // true, whatever is edited.
+//
+// In some worlds it has two more tools: one sets a value, and has no key, and calls of the other are unique. Agents share what these are about.
 //
 // Agents obey the protocol. One that gets no answer, or one that says that nobody knows, makes the same call again, at any gateway, or asks
 // keep_outcome. They go away while they wait, lose answers that came (and leave, or make the call again as their next message), and cancel. A call is meant once until its last answer was read; an equal
 // call is another one only if the agent read that, and its next message was answered. Some calls have an intent.
+//
+// In half of the worlds some of them are by HTTP: with sessions, of the version without, or now so and now on stdin and stdout, and two may have one
+// name. They send on several connections, through a proxy and in batches, continue sessions, end them, begin anew where they were, hang up
+// in the midst of a stream or of an answer, read late, and send what comes next before they have the answer. A message shows that an answer was read if it comes in the
+// same session on the connection of that answer.
+//
+// In some worlds a person pauses and resumes the calls of agents, and in some they have a budget, of all calls.
+//
+// In some the clock of the gateways and of people is set back or jumps ahead while no gateway is there; never while a request of one is at the server.
 //
 // Meanwhile gateways are killed, at once or at a point of the engine, and end; commits are lost, or their answers are, or are slow; keep.toml is
 // edited: identity, level, the name of the server with and without was, key_lasts, timeout, the rule, approval, and who may call; two gateways may
@@ -55,7 +66,10 @@ import (
 //   - A call that is meant has one effect at most. The exception is what docs/gateway.md tells owners not to do: after a change of identity or a
 //     rename without was, the answer of a call that had happened, and that no agent has, is not known any more. Nor is it held to while two
 //     gateways with two keep.toml record a call at the same moment (docs/gaps.md).
-//   - Of what an agent is told as applied there is one effect, of what it is told as failed or rejected none, then and at the end. Nobody gets an answer of
+//   - No call that sets something is sent again over a later one that set something else, unless a person said so, nor is one recorded while another is being sent again.
+//   - No call is recorded by a commit that begins after a person paused the calls of agents, or for which the budget of its gateway has no room, unless a person allowed it.
+//   - No call of a unique tool is recorded beside one of the same identity that may have happened, whoever made it, unless a person said so.
+//   - Of what an agent is told as applied there is one effect, or at least one of what sets something, of what it is told as failed or rejected none, then and at the end. Nobody gets an answer of
 //     another agent, or of another call as its own.
 //   - No agent has a call recorded that it may not make, and no gateway that began since the tool changed calls it before a person agreed.
 //   - Once all is well, each call that was meant comes to an answer.
@@ -131,6 +145,10 @@ type world struct {
 	store *memory.Store
 	op    *operator.Operator
 	calm  chan struct{} // closed when the chaos is over
+	web   *webKind      // nil: no agent is by HTTP
+	tools *toolKind     // nil: the server has no other tools
+	held  *holdKind     // nil: people hold no calls up
+	clock *clockKind    // nil: it is right
 
 	server  *http.Server
 	dials   chan net.Conn
@@ -139,6 +157,7 @@ type world struct {
 	mu       sync.Mutex // protects all below
 	problems []string
 	lucky    *rand.Rand    // of the server
+	tells    *rand.Rand    // of what it tells before an answer
 	gateways []*process    // that live
 	begins   chan struct{} // closed when the next gateway begins
 	started  int
@@ -151,6 +170,10 @@ type world struct {
 	keys     map[string]*record // by key, what the server did under it
 	done     []done             // what the server did
 	stored   map[keep.RunID]bool
+	again    map[string]bool // two references: a person said that the first is to be made beside or over the second
+	treated  map[string]bool // references of calls that a person treats as done
+	allowed  map[string]bool // and of those that they allow beyond the budget
+	paused   bool            // a person paused the calls of agents
 }
 
 // worlds has the world of each host of the name space of the tests.
@@ -174,10 +197,14 @@ func newWorld(t *testing.T, seed uint64, trace io.Writer, seen map[string]int) *
 	w := &world{
 		t: t, seed: seed, began: time.Now(), trace: trace, seen: seen, rng: rand.New(rand.NewPCG(seed, 1)), lucky: rand.New(rand.NewPCG(seed, 2)),
 		store: memory.New(), calm: make(chan struct{}), dials: make(chan net.Conn), begins: make(chan struct{}),
-		records: make(map[string]*record), keys: make(map[string]*record), stored: make(map[keep.RunID]bool),
+		web: newWebKind(seed), tools: newToolKind(seed), held: newHoldKind(seed), clock: newClockKind(seed), tells: rand.New(rand.NewPCG(seed, 4)),
+		records: make(map[string]*record), keys: make(map[string]*record), stored: make(map[keep.RunID]bool), again: make(map[string]bool), treated: make(map[string]bool), allowed: make(map[string]bool),
+	}
+	if w.clock != nil {
+		w.held = nil // a window of a budget is by the clock
 	}
 	var err error
-	if w.op, err = operator.New(w.store, operator.Config{Policy: worldPolicy(), Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if w.op, err = operator.New(w.store, operator.Config{Policy: worldPolicy(), Now: w.now, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -220,14 +247,16 @@ func (w *world) live() {
 		return context.WithValue(ctx, processKey{}, c.(*worldConn).p)
 	}, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
 	var serving, agents, people sync.WaitGroup
-	serving.Go(func() { _ = w.server.Serve(&worldListener{w: w, over: make(chan struct{})}) })
+	serving.Go(func() { _ = w.server.Serve(listenTo(w.dials)) })
 	files := w.first()
 	for i, name := range []string{"ann", "bob"}[:1+w.rng.IntN(2)] {
-		a := &worldAgent{w: w, name: name, rng: rand.New(rand.NewPCG(w.seed, 10+uint64(i)))}
+		a := &worldAgent{w: w, name: name, mark: "t", rng: rand.New(rand.NewPCG(w.seed, 10+uint64(i))), tools: rand.New(rand.NewPCG(w.seed, 30+uint64(i)))}
+		w.byHTTP(a, i)
 		agents.Go(a.live)
 	}
 	gone := make(chan struct{})
 	people.Go(func() { w.decideAll(gone) })
+	people.Go(func() { w.held.pauseAll(w) })
 	w.chaos(files)
 	agents.Wait()
 	close(gone)
@@ -256,6 +285,7 @@ type process struct {
 	gone    atomic.Bool // it was killed
 	ended   chan struct{}
 	close   func() error
+	web     *webDoor // nil: it serves nobody by HTTP
 
 	mu    sync.Mutex // protects all below
 	conns map[io.Closer]struct{}
@@ -333,7 +363,9 @@ func (p *process) end(kill bool) {
 	if kill {
 		p.kill()
 	}
+	p.shut(kill)
 	_ = p.close()
+	p.shut(false)
 	p.kill() // what is left of its connections
 	close(p.ended)
 }
@@ -364,6 +396,7 @@ func (s worldStore) Commit(ctx context.Context, c keep.Commit) error {
 	}
 	if fate == "is slow" {
 		slow = span(s.p.lucky, 8*time.Second)
+		w.held.commitIsSlow()
 	}
 	w.mu.Unlock()
 	time.Sleep(slow)
@@ -374,9 +407,12 @@ func (s worldStore) Commit(ctx context.Context, c keep.Commit) error {
 		w.notes("gateway %d: a commit %s", s.p.n, fate)
 		return errCommit
 	}
+	w.mu.Lock()
+	paused := w.paused
+	w.mu.Unlock()
 	err := s.Store.Commit(ctx, c)
 	if err == nil {
-		w.learns(s.p, c)
+		w.learns(s.p, c, paused)
 	}
 	if fate == "is made, and its answer lost" {
 		w.notes("gateway %d: a commit %s", s.p.n, fate)

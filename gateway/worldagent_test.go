@@ -15,8 +15,8 @@ import (
 
 // A meant call is one that an agent means to be made once.
 type meant struct {
-	n                          int
-	agent, title, body, intent string
+	n                                int
+	agent, tool, title, body, intent string
 
 	end     string   // how it ended for the agent; empty: it has no last answer
 	ref     string   // of its last answer
@@ -32,19 +32,40 @@ func (m *meant) String() string { return fmt.Sprintf("call %d of %s (%s)", m.n, 
 
 // equals reports whether two calls are equal to a gateway that knows both.
 func (m *meant) equals(o *meant) bool {
-	return m.agent == o.agent && m.title == o.title && m.body == o.body && m.intent == o.intent
+	return m.agent == o.agent && m.tool == o.tool && m.title == o.title && m.body == o.body && m.intent == o.intent
 }
 
 // A worldAgent is a client that obeys the protocol.
 type worldAgent struct {
-	w    *world
-	name string
-	rng  *rand.Rand
-	n    int
-	s    *worldSession // nil: there is none
-	lost bool          // it lost the last answer, and makes the call again, or leaves
-	open []*meant      // without a last answer
-	read []*meant      // whose last answer was read, and shown to be
+	w     *world
+	name  string
+	mark  string // that its contents have, and those of no other agent of this name
+	rng   *rand.Rand
+	n     int
+	s     worldClient // nil: there is none
+	lost  bool        // it lost the last answer, and makes the call again, or leaves
+	open  []*meant    // without a last answer
+	read  []*meant    // whose last answer was read, and shown to be
+	tools *rand.Rand  // of which tool it calls
+	web   *webAgent   // nil: all its clients are on stdin and stdout
+}
+
+// A worldClient is a client of a gateway, by whichever way.
+type worldClient interface {
+	io.Closer
+	of() *process
+
+	// send sends a request, and returns its id. In odd ways, if odd is set, and the client knows any.
+	send(method, params string, odd bool) int
+
+	// await returns the answer to a request, if it comes in time. Over says that the session is, or may be.
+	await(id int, within time.Duration) (r reply, ok, over bool)
+
+	cancel(id int)
+	ping() (id int)
+	shows() bool // whether the message that was sent last shows that the answer before it was read
+	loses()      // it stays, and does not take the answer that came last
+	leave()      // ends the session
 }
 
 // A worldSession is a client of a gateway on stdin and stdout.
@@ -63,7 +84,7 @@ func (s *worldSession) Close() error {
 }
 
 // connect begins a session with a gateway.
-func (a *worldAgent) connect() *worldSession {
+func (a *worldAgent) connect() worldClient {
 	w := a.w
 	for {
 		w.mu.Lock()
@@ -71,7 +92,14 @@ func (a *worldAgent) connect() *worldSession {
 		if len(live) > 0 {
 			p := pick(a.rng, live...)
 			w.mu.Unlock()
-			return a.begin(p)
+			if a.web == nil {
+				return a.begin(p)
+			}
+			if c := a.web.begin(p); c != nil {
+				return c
+			}
+			time.Sleep(span(a.web.rng, time.Second))
+			continue
 		}
 		w.mu.Unlock()
 		<-more
@@ -108,14 +136,29 @@ func (a *worldAgent) begin(p *process) *worldSession {
 	return s
 }
 
-// send sends a request, and returns its id.
-func (s *worldSession) send(method, params string) int {
+func (s *worldSession) of() *process { return s.p }
+
+func (s *worldSession) shows() bool { return true }
+
+func (s *worldSession) loses() {}
+
+func (s *worldSession) ping() int { return s.send("ping", `{}`, false) }
+
+func (s *worldSession) leave() {
+	s.p.drops(s)
+	_ = s.Close()
+}
+
+func (s *worldSession) cancel(id int) {
+	_, _ = fmt.Fprintf(s.in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`+"\n", id)
+}
+
+func (s *worldSession) send(method, params string, _ bool) int {
 	s.ids++
 	_, _ = fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.ids, method, params)
 	return s.ids
 }
 
-// await returns the answer to a request, if it comes in time. Over says that the session is.
 func (s *worldSession) await(id int, within time.Duration) (r reply, ok, over bool) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -137,8 +180,7 @@ func (s *worldSession) await(id int, within time.Duration) (r reply, ok, over bo
 // leave ends the session.
 func (a *worldAgent) leave() {
 	if a.s != nil {
-		a.s.p.drops(a.s)
-		_ = a.s.Close()
+		a.s.leave()
 		a.s = nil
 	}
 }
@@ -170,19 +212,24 @@ func (a *worldAgent) means() *meant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.n++
-	m := &meant{n: len(w.calls) + 1, agent: a.name, title: fmt.Sprintf("t%d", a.n), body: "text", asked: make(map[*process]time.Time)}
+	m := &meant{n: len(w.calls) + 1, agent: a.name, title: fmt.Sprintf("%s%d", a.mark, a.n), body: "text", tool: toCreate, asked: make(map[*process]time.Time)}
 	// An equal call of one that has no last answer is that one.
 	was := slices.DeleteFunc(slices.Clone(a.read), func(r *meant) bool { return slices.ContainsFunc(a.open, r.equals) })
 	if len(was) > 0 && chance(a.rng, 0.4) {
 		like := was[len(was)-1-a.rng.IntN(min(2, len(was)))]
-		m.title, m.intent = like.title, like.intent
+		m.tool, m.title, m.body, m.intent = like.tool, like.title, like.body, like.intent
 		w.saw("agent: an equal call")
 		if chance(a.rng, 0.2) {
 			m.intent = fmt.Sprintf("intent %d", m.n)
+			m.setsAnew()
 		}
 	} else if len(a.open) > 0 && chance(a.rng, 0.4) {
-		m.title, m.intent = pick(a.rng, a.open...).title, fmt.Sprintf("intent %d", m.n)
+		like := pick(a.rng, a.open...)
+		m.tool, m.title, m.body, m.intent = like.tool, like.title, like.body, fmt.Sprintf("intent %d", m.n)
+		m.setsAnew()
 		w.saw("agent: an intent beside a doubt")
+	} else {
+		w.tools.other(a, m)
 	}
 	w.calls = append(w.calls, m)
 	w.note("%s: means %s, intent %q", a.name, m, m.intent)
@@ -196,6 +243,9 @@ func (a *worldAgent) settle(m *meant, tries int) bool {
 			return true
 		}
 		time.Sleep(span(a.rng, 8*time.Second))
+		if m.tries > 40 && a.w.clock != nil { // a key that is younger than the clock says is not believed before key_lasts
+			time.Sleep(time.Minute)
+		}
 	}
 	if a.lost { // another message would show that it was read
 		a.leave()
@@ -203,13 +253,16 @@ func (a *worldAgent) settle(m *meant, tries int) bool {
 	return false
 }
 
-// call returns the params of a call.
-func (m *meant) params(p *process) string {
+// params returns the params of a call.
+func (m *meant) params(p *process, progress bool) string {
 	meta := map[string]string{metaCall: fmt.Sprint(m.n)}
+	if progress {
+		meta["progressToken"] = fmt.Sprint("call ", m.n)
+	}
 	if m.intent != "" {
 		meta["keep/intent"] = m.intent
 	}
-	text, _ := json.Marshal(map[string]any{"name": p.file.name + "__create", "arguments": map[string]string{"title": m.title, "body": m.body}, "_meta": meta})
+	text, _ := json.Marshal(map[string]any{"name": p.file.name + "__" + m.tool, "arguments": map[string]string{"title": m.title, "body": m.body}, "_meta": meta})
 	return string(text)
 }
 
@@ -219,7 +272,7 @@ func (a *worldAgent) try(m *meant) bool {
 	if a.s == nil {
 		a.s = a.connect()
 	}
-	s := a.s
+	s, p := a.s, a.s.of()
 	a.lost = false
 	w.mu.Lock()
 	m.tries++
@@ -227,27 +280,25 @@ func (a *worldAgent) try(m *meant) bool {
 	if chance(a.rng, w.rough(0.4)) {
 		fate = pick(a.rng, "goes away", "goes away", "cancels", "loses the answer", "loses the answer, and stays", "cancels what was answered")
 	}
-	if m.asked[s.p].IsZero() {
-		m.asked[s.p] = time.Now()
+	if m.asked[p].IsZero() {
+		m.asked[p] = time.Now()
 	}
-	w.note("%s: makes %s at gateway %d: %s", a.name, m, s.p.n, fate)
+	w.note("%s: makes %s at gateway %d: %s", a.name, m, p.n, fate)
 	w.saw("agent: " + fate)
 	w.mu.Unlock()
 	if fate == "goes away" || fate == "cancels" {
 		patience = span(a.rng, pick(a.rng, 100*time.Millisecond, time.Second, 25*time.Second))
 	}
-	id := s.send("tools/call", m.params(s.p))
+	id := s.send("tools/call", m.params(p, a.web != nil), fate == "")
 	r, ok, over := s.await(id, patience)
-	cancel := func() {
-		_, _ = fmt.Fprintf(s.in, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`+"\n", id)
-	}
 	switch {
 	case over, ok && fate == "loses the answer":
 		a.leave()
 	case ok && fate == "loses the answer, and stays":
 		a.lost = true
+		s.loses()
 	case !ok && fate == "cancels", ok && fate == "cancels what was answered":
-		cancel()
+		s.cancel(id)
 		if chance(a.rng, 0.5) {
 			a.ping()
 		}
@@ -264,19 +315,20 @@ func (a *worldAgent) try(m *meant) bool {
 	return false
 }
 
-// ping sends a message that says nothing, and reports whether it was answered.
+// ping sends a message that says nothing, and reports whether it shows that the answer before it was read, and was answered.
 func (a *worldAgent) ping() bool {
-	id := a.s.send("ping", `{}`)
+	id := a.s.ping()
+	shows := a.s.shows()
 	_, ok, _ := a.s.await(id, time.Minute)
 	if !ok {
 		a.leave()
 	}
-	return ok
+	return ok && shows
 }
 
 // took has the agent read an answer.
 func (a *worldAgent) took(m *meant, r reply) (last bool) {
-	w, p := a.w, a.s.p
+	w, p := a.w, a.s.of()
 	w.mu.Lock()
 	end, ref := w.told(p, m, r)
 	again := end == "failed" && (chance(a.rng, 0.6) || w.rough(1) == 0 && m.tries < 190)
@@ -306,8 +358,8 @@ func (a *worldAgent) took(m *meant, r reply) (last bool) {
 
 // ask asks keep_outcome. It is not the answer of the call.
 func (a *worldAgent) ask(m *meant, ref string) {
-	id := a.s.send("tools/call", fmt.Sprintf(`{"name":"keep_outcome","arguments":{"ref":%q}}`, ref))
-	p := a.s.p
+	id := a.s.send("tools/call", fmt.Sprintf(`{"name":"keep_outcome","arguments":{"ref":%q}}`, ref), false)
+	p := a.s.of()
 	r, ok, _ := a.s.await(id, 2*time.Minute)
 	if !ok {
 		a.leave()

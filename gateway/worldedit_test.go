@@ -4,7 +4,6 @@ package gateway_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -33,12 +32,16 @@ type keepFile struct {
 	timeout  time.Duration
 	repeat   repeat.Policy
 	approve  string
-	denied   string // an agent that may not call the tool
+	denied   string        // an agent that may not call the tool
+	setLasts time.Duration // key_lasts of the tool that sets
+	budget   string        // the name of that of all calls; empty: there is none
+	limit    int
+	per      time.Duration
 }
 
 func (f keepFile) String() string {
-	return fmt.Sprintf("%s was %v, level %s, looks %t, identity %v, key_lasts %s, timeout %s, repeat %s, approve %q, denied %q",
-		f.name, f.was, f.level, f.looks, f.identity, f.keyLasts, f.timeout, f.repeat, f.approve, f.denied)
+	return fmt.Sprintf("%s was %v, level %s, looks %t, identity %v, key_lasts %s, timeout %s, repeat %s, approve %q, denied %q, budget %s of %d in %s",
+		f.name, f.was, f.level, f.looks, f.identity, f.keyLasts, f.timeout, f.repeat, f.approve, f.denied, f.budget, f.limit, f.per)
 }
 
 // worldPolicy has doubts end while the world lasts.
@@ -73,8 +76,10 @@ func (f keepFile) config(w *world, p *process) gateway.Config {
 			keep.ToolName(f.name + ".create"): {Pairing: pairing},
 		},
 		Repeat: repeat.Rules{Repeat: f.repeat, Window: time.Hour, Rejoin: worldRejoin},
-		Policy: worldPolicy(), Logger: slog.New(slog.NewTextHandler(worldLog{p}, &slog.HandlerOptions{ReplaceAttr: withoutTime})), Trace: p.at,
+		Policy: worldPolicy(), Logger: slog.New(slog.NewTextHandler(worldLog{p}, &slog.HandlerOptions{ReplaceAttr: withoutTime})), Trace: p.at, Clock: w.now,
 	}
+	f.moreRules(w, cfg.Rules)
+	cfg.Budgets = f.rules()
 	if f.denied != "" {
 		cfg.Grants = map[string][]string{f.denied: {f.name + ".list"}}
 	}
@@ -100,15 +105,9 @@ func withoutTime(_ []string, a slog.Attr) slog.Attr {
 
 // lanes returns the lanes of a call at a gateway of the file, today's first.
 func (f keepFile) lanes(m *meant) (lanes []keep.Lane) {
-	is := map[string]string{"title": m.title, "body": m.body}
-	for k := range is {
-		if len(f.identity) > 0 && !slices.Contains(f.identity, k) {
-			delete(is, k)
-		}
-	}
-	text, _ := json.Marshal(is)
+	text := m.identity(f)
 	for _, name := range append([]string{f.name}, f.was...) {
-		id := repeat.Identity{Agent: m.agent, Tool: keep.ToolName(name + ".create"), Identity: text, Intent: m.intent}
+		id := repeat.Identity{Agent: m.agent, Tool: keep.ToolName(name + "." + m.tool), Identity: text, Intent: m.intent}
 		lanes = append(lanes, keep.KeyLane(engine.DirectHandler, id.Hash()))
 	}
 	return lanes
@@ -118,7 +117,8 @@ func (f keepFile) lanes(m *meant) (lanes []keep.Lane) {
 func (w *world) first() []keepFile {
 	r := w.rng
 	f := keepFile{name: "notes", level: pick(r, keep.LevelKey, keep.LevelWitness, keep.LevelNone), looks: chance(r, 0.5), keyLasts: pick(r, 2*time.Minute, time.Hour),
-		timeout: pick(r, 15*time.Second, 30*time.Second), repeat: repeat.Allow}
+		timeout: pick(r, 15*time.Second, 30*time.Second), repeat: repeat.Allow, setLasts: time.Hour}
+	w.held.first(&f)
 	files := []keepFile{f}
 	if chance(r, 0.6) {
 		files = append(files, f)
@@ -133,6 +133,7 @@ func (w *world) first() []keepFile {
 
 // start begins the gateway of a file; nothing if it cannot begin.
 func (w *world) start(files []keepFile, i int) {
+	w.clock.set(w)
 	time.Sleep(span(w.rng, 100*time.Millisecond)) // what two of them do every second comes at different times
 	w.mu.Lock()
 	w.started++
@@ -153,6 +154,7 @@ func (w *world) start(files []keepFile, i int) {
 		return
 	}
 	p.gateway, p.close = g, g.Close
+	p.opens()
 	w.gateways = append(w.gateways, p)
 	w.note("gateway %d begins: %s", p.n, p.file)
 	close(w.begins)
@@ -225,6 +227,8 @@ func (w *world) chaos(files []keepFile) {
 			w.renew(files, i, true)
 		case 2, 3, 4:
 			what := w.edit(&files[i])
+			w.tools.edit(&files[i])
+			w.held.edit(&files[i])
 			w.sees("keep.toml edited: " + what)
 			if len(files) > 1 && chance(r, 0.5) {
 				files[1-i] = files[i]

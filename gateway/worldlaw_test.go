@@ -22,15 +22,18 @@ import (
 
 // A record is what the world knows of a record of the ledger of which something was sent.
 type record struct {
-	n       int
-	ref     string
-	owner   *meant      // whose request was sent last
-	lanes   []keep.Lane // by which it is known: that of its run, and later ones that were given to it
-	out     int         // requests at the server
-	effects int
-	at      time.Time // of the last effect
-	made    time.Time // when it was recorded first
-	excused bool      // a later one may have an effect, too; see beside
+	n        int
+	ref      string
+	owner    *meant      // whose request was sent last
+	lanes    []keep.Lane // by which it is known: that of its run, and later ones that were given to it
+	out      int         // requests at the server
+	effects  int
+	at       time.Time         // of the last effect
+	made     time.Time         // when it was recorded first
+	excused  bool              // a later one may have an effect, too; see beside
+	by       *process          // that recorded its last attempt
+	attempts []time.Time       // when they were recorded, whatever the clock said
+	asking   []context.Context // of requests by which it is sent again, and whose answers are waited for
 }
 
 func (r *record) String() string { return fmt.Sprintf("record %d of %s", r.n, r.owner) }
@@ -41,6 +44,9 @@ var markOf = regexp.MustCompile(`<!-- keep:(\S+) -->`)
 // content that is in flight, of those of its names if there are any. mu is held.
 func (w *world) mutationOf(p *process, d done, m *meant) (found keep.Mutation) {
 	ctx := context.Background()
+	if d.tool == toSet {
+		return w.setting(d)
+	}
 	token := d.key
 	if mark := markOf.FindStringSubmatch(d.body); mark != nil {
 		token = mark[1]
@@ -64,7 +70,7 @@ func (w *world) mutationOf(p *process, d done, m *meant) (found keep.Mutation) {
 	named := false
 	for _, run := range open {
 		one, err := w.store.Mutation(ctx, run.Mutation)
-		if run.Mutation == "" || err != nil || one.State != keep.InFlight || one.PayloadHash != m.content() || agentOf(run) != m.agent {
+		if run.Mutation == "" || err != nil || one.State != keep.InFlight || !strings.HasSuffix(string(one.Tool), "."+m.tool) || one.PayloadHash != m.content() || agentOf(run) != m.agent {
 			continue
 		}
 		is := slices.Contains(p.file.lanes(m), run.Lane)
@@ -128,7 +134,7 @@ func (w *world) agreed(p *process) {
 }
 
 // recorded notes a record that a gateway made. Its owner is the last call that it can be, until a request says which it is. mu is held.
-func (w *world) recorded(p *process, mut keep.Mutation) {
+func (w *world) recorded(p *process, mut keep.Mutation, paused bool) {
 	run, err := w.store.Run(context.Background(), mut.Run)
 	if err != nil {
 		w.t.Fatal(err)
@@ -150,6 +156,7 @@ func (w *world) recorded(p *process, mut keep.Mutation) {
 		w.broken("explained", "gateway %d records %s, which nobody meant", p.n, mut.Key)
 		rec.owner = &meant{agent: agentOf(run)}
 	}
+	rec.by, rec.attempts = p, append(rec.attempts, time.Now())
 	if p.file.denied == rec.owner.agent {
 		w.broken("permitted", "gateway %d records %s of an agent that may not call it", p.n, rec)
 	}
@@ -158,6 +165,8 @@ func (w *world) recorded(p *process, mut keep.Mutation) {
 		w.excuse(rec)
 	}
 	w.beside(p, rec, rec.owner)
+	w.recordedOther(p, rec)
+	w.recordedWithin(p, rec, paused)
 }
 
 // knows reports whether a gateway knows a record of a call by one of its names. mu is held.
@@ -200,11 +209,11 @@ func (w *world) excuse(rec *record) {
 }
 
 // learns notes what a commit stored. mu is not held.
-func (w *world) learns(p *process, c keep.Commit) {
+func (w *world) learns(p *process, c keep.Commit, paused bool) {
 	for _, change := range c.Changes {
 		if put, ok := change.(keep.PutMutation); ok && put.Mutation.State == keep.InFlight {
 			w.mu.Lock()
-			w.recorded(p, put.Mutation)
+			w.recorded(p, put.Mutation, paused)
 			w.mu.Unlock()
 		}
 		kv, ok := change.(keep.SetKV)
@@ -241,6 +250,9 @@ func (w *world) told(p *process, m *meant, r reply) (end, ref string) {
 	w.says(p, m, ref, state)
 	switch state {
 	case "applied":
+		if w.treated[ref] && (rec == nil || rec.effects == 0) {
+			return "treated as done", ref
+		}
 		if r.Result.IsError || rec == nil {
 			break
 		}
@@ -308,7 +320,8 @@ func (w *world) says(p *process, m *meant, ref, state string) {
 		}
 	}
 	switch {
-	case state == "applied" && n != 1 || (state == "failed" || state == "rejected") && n != 0:
+	case w.treated[ref] && n == 0:
+	case state == "applied" && n != 1 && (n == 0 || rec.owner.tool != toSet) || (state == "failed" || state == "rejected") && n != 0:
 		w.broken("truth", "%s is told that %s is %s, and there are %d effects", m, ref, state, n)
 	case state == "failed" && rec != nil && rec.out > 0:
 		w.broken("truth", "%s is told that %s failed, and a request of it is at the server", m, rec)
@@ -345,8 +358,15 @@ func (w *world) decide(r *rand.Rand, q keep.Escalation) {
 	w.mu.Lock()
 	refuses := chance(r, w.rough(0.2))
 	action := keep.Approve
+	if q.Kind == keep.AskAlreadyDone && w.tools != nil {
+		action = w.tools.alreadyDone(w, q)
+	}
+	if q.Kind == keep.AskBudget {
+		action = w.held.spent(w, q)
+	}
 	rec := w.records[string(q.Mutation)]
 	switch {
+	case q.Kind == keep.AskAlreadyDone && w.tools != nil, q.Kind == keep.AskBudget:
 	case q.Kind == keep.AskUnknownOutcome && rec != nil && rec.out > 0:
 		w.mu.Unlock()
 		return
@@ -381,7 +401,9 @@ func (w *world) verify() {
 	for _, m := range w.calls {
 		n := 0
 		for _, rec := range w.records {
-			if rec.owner == m {
+			if rec.owner == m && m.tool == toSet {
+				n += min(rec.effects, 1)
+			} else if rec.owner == m {
 				n += rec.effects
 			}
 		}
@@ -413,6 +435,13 @@ func worldSights() []string {
 		"server: lost before", "server: lost after", "server: error before", "server: error after", "server: refused", "server: late", "server: knows the key",
 		"server: asked by the same call again", "agent: goes away", "agent: cancels", "agent: loses the answer", "agent: loses the answer, and stays", "agent: cancels what was answered", "agent: an equal call",
 		"agent: an intent beside a doubt", "told: applied", "told: failed", "told: indeterminate", "told: needs_reconcile", "told: waiting", "told: rejected",
+		"agent: by sessions of HTTP", "agent: by HTTP without sessions", "agent: begins anew on its connection", "agent: continues a session by another connection",
+		"agent: does not wait for the answer, and loses it", "agent: ends a session", "agent: hangs up when it is told something", "agent: has no session any more",
+		"agent: loses an answer, and another message comes before the call again", "agent: loses an answer, and begins anew on its connection", "agent: reads a part",
+		"agent: reads late", "agent: sends a batch", "agent: sends on another connection", "told: how far it is",
+		"agent: means to set", "agent: means to claim", "server: a setting is sent again", "person: do-again to already_done", "person: treat-as-done to already_done", "end: treated as done",
+		"clock: set back", "clock: jumps ahead",
+		"person: pauses the calls of agents", "person: allow to budget", "person: skip to budget",
 		"end: applied", "end: failed", "end: rejected", "end: replayed", "outcome: applied",
 		"person: happened to unknown_outcome", "person: did-not-happen to unknown_outcome", "person: approve to approval", "person: reject to approval", "person: approve to tool_changed",
 	}

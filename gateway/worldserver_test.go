@@ -24,8 +24,8 @@ const (
 
 // done is something that the server did.
 type done struct {
-	title, body, key string
-	shows            time.Time
+	tool, title, body, key string
+	shows                  time.Time
 }
 
 // A worldConn is a connection to the server.
@@ -34,16 +34,20 @@ type worldConn struct {
 	p *process
 }
 
-// A worldListener has the connections of a world.
+// A worldListener has the connections that come to a server.
 type worldListener struct {
-	w    *world
-	once sync.Once
-	over chan struct{}
+	conns <-chan net.Conn
+	once  sync.Once
+	over  chan struct{}
+}
+
+func listenTo(conns <-chan net.Conn) *worldListener {
+	return &worldListener{conns: conns, over: make(chan struct{})}
 }
 
 func (l *worldListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-l.w.dials:
+	case c := <-l.conns:
 		return c, nil
 	case <-l.over:
 		return nil, net.ErrClosed
@@ -104,7 +108,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusAccepted)
 		return
 	}
-	var result string
+	result, tell := "", &telling{w: w, rw: rw, token: m.Params.Meta["progressToken"]}
 	switch {
 	case m.Method == "initialize":
 		result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}`
@@ -117,24 +121,58 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Unlock()
 		time.Sleep(wait)
 		w.mu.Lock()
-		result = fmt.Sprintf(`{"tools":[%s,{"name":"list","inputSchema":{"type":"object"}}]}`, toolOf(w.variant))
+		result = fmt.Sprintf(`{"tools":[%s,{"name":"list","inputSchema":{"type":"object"}}%s]}`, toolOf(w.variant), w.more())
 		w.mu.Unlock()
+	case m.Method != "tools/call":
+		rw.WriteHeader(http.StatusMethodNotAllowed)
+		return
 	case m.Params.Name == "list":
 		if result = w.listed(); result == "" {
 			panic(http.ErrAbortHandler)
 		}
-	case m.Params.Name == "create":
+	default:
 		call, _ := m.Params.Meta[metaCall].(string)
-		result = w.create(r.Context().Value(processKey{}).(*process), done{title: m.Params.Arguments.Title, body: m.Params.Arguments.Body, key: m.Params.Arguments.Key}, call, rw)
+		result = w.create(r.Context(), done{tool: m.Params.Name, title: m.Params.Arguments.Title, body: m.Params.Arguments.Body, key: m.Params.Arguments.Key}, call, tell)
 		if result == "" {
 			return
 		}
-	default:
-		rw.WriteHeader(http.StatusMethodNotAllowed)
+	}
+	tell.answer(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+}
+
+// A telling is an answer of the server, before which it may tell how far it is.
+type telling struct {
+	w      *world
+	rw     http.ResponseWriter
+	token  any // of progress; nil: the call has none
+	events bool
+}
+
+// progress tells how far the server is, perhaps. mu is not held.
+func (t *telling) progress() {
+	if t.token == nil {
 		return
 	}
-	rw.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	t.w.mu.Lock()
+	tells := chance(t.w.tells, 0.5)
+	t.w.mu.Unlock()
+	if !tells {
+		return
+	}
+	t.rw.Header().Set("Content-Type", "text/event-stream")
+	t.events = true
+	t.answer(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1}}`, t.token))
+	_ = http.NewResponseController(t.rw).Flush()
+}
+
+// answer writes a message.
+func (t *telling) answer(message string) {
+	if t.events {
+		fmt.Fprintf(t.rw, "event: message\ndata: %s\n\n", message)
+		return
+	}
+	t.rw.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(t.rw, message)
 }
 
 // metaCall is the member of _meta that says which call of an agent is made.
@@ -193,11 +231,14 @@ func (w *world) planned(r *rand.Rand) plan {
 }
 
 // create makes a note, as the server does. An empty result says that it answered already.
-func (w *world) create(p *process, d done, call string, rw http.ResponseWriter) (result string) {
+func (w *world) create(ctx context.Context, d done, call string, tell *telling) (result string) {
 	w.mu.Lock()
+	p := ctx.Value(processKey{}).(*process)
 	pl := w.planned(w.lucky)
 	rec := w.arrives(p, d, call)
-	w.agreed(p)
+	if d.tool == toCreate {
+		w.agreed(p)
+	}
 	w.note("server: %s%s from gateway %d, call %q: %s", d.title, map[bool]string{true: " by key"}[d.key != ""], p.n, call, pl.fate)
 	w.saw("server: " + pl.fate)
 	if rec == nil {
@@ -205,8 +246,12 @@ func (w *world) create(p *process, d done, call string, rw http.ResponseWriter) 
 		panic(http.ErrAbortHandler)
 	}
 	rec.out++
+	w.sentAgain(ctx, p, rec)
 	w.mu.Unlock()
 	over := func() { rec.out-- }
+	if pl.fate != "refused" {
+		tell.progress()
+	}
 	time.Sleep(pl.work)
 	if pl.fate != "lost before" && pl.fate != "error before" && pl.fate != "refused" {
 		w.mu.Lock()
@@ -216,6 +261,9 @@ func (w *world) create(p *process, d done, call string, rw http.ResponseWriter) 
 	w.mu.Lock()
 	over()
 	w.mu.Unlock()
+	if pl.fate != "refused" {
+		tell.progress()
+	}
 	time.Sleep(pl.answer)
 	switch {
 	case strings.HasPrefix(pl.fate, "lost"):
@@ -223,7 +271,7 @@ func (w *world) create(p *process, d done, call string, rw http.ResponseWriter) 
 	case strings.HasPrefix(pl.fate, "error"):
 		return `{"isError":true,"content":[{"type":"text","text":"upstream timed out"}]}`
 	case pl.fate == "refused":
-		rw.WriteHeader(http.StatusTooManyRequests)
+		tell.rw.WriteHeader(http.StatusTooManyRequests)
 		return ""
 	}
 	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, d.title)
@@ -243,7 +291,7 @@ func (w *world) effect(rec *record, d done, lag time.Duration) {
 	if d.key != "" {
 		w.keys[d.key] = rec
 	}
-	if rec.effects > 1 {
+	if rec.effects > 1 && d.tool != toSet {
 		w.broken("once", "%s has %d effects", rec, rec.effects)
 	}
 }

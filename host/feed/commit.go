@@ -35,7 +35,12 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Item}
 	case keep.OpenEscalation, keep.CloseEscalation:
 		return []Kind{Escalation}
-	case keep.PutHandler, keep.RequestRun, keep.LookAgain, keep.Deploy, keep.SetPaused:
+	case keep.SetPaused:
+		if change.IsCondition() {
+			return nil
+		}
+		return []Kind{Workflow}
+	case keep.PutHandler, keep.RequestRun, keep.LookAgain, keep.Deploy:
 		return []Kind{Workflow}
 	case keep.Sweep:
 		return []Kind{Run, Mutation, Event, Escalation}

@@ -375,6 +375,9 @@ func (d *decision) setPaused(c keep.SetPaused) error {
 	if now := (keep.PauseState{Paused: w.Paused, Note: w.PauseNote}); c.If != nil && *c.If != now {
 		return fmt.Errorf("workflow %s is not paused, or resumed, as it was to be: %w", d.w, keep.ErrStale)
 	}
+	if c.IsCondition() {
+		return nil
+	}
 	w.Paused, w.PauseNote, w.UpdatedAt = c.Paused, c.Note, d.at
 	d.p.Workflow = w
 	return nil

@@ -49,6 +49,9 @@ func (t *tx) setPaused(c keep.SetPaused) error {
 	if c.If != nil && (w.Paused != c.If.Paused || w.PauseNote != c.If.Note) {
 		return keep.ErrStale
 	}
+	if c.IsCondition() {
+		return nil
+	}
 	w.Paused, w.PauseNote, w.UpdatedAt = c.Paused, c.Note, t.at
 	put(t, t.s.workflows, w.Name, w)
 	return nil

@@ -558,6 +558,7 @@ func (c *comparison) small(w keep.WorkflowName) keep.Change {
 		keep.SetPaused{},
 		keep.SetPaused{If: &keep.PauseState{Paused: true, Note: rapid.SampledFrom([]string{"", "why"}).Draw(c.T, "note before")}},
 		keep.SetPaused{Paused: true, If: new(keep.PauseState)},
+		keep.SetPaused{If: new(keep.PauseState)},
 		keep.Deploy{Deployment: keep.Deployment{Workflow: c.owner(w), Version: version, Code: value,
 			Definition: keep.Definition{Name: w, Topics: topics[:1], Handlers: c.handlers()}, CreatedAt: c.time()}},
 		keep.AppendLogs{Lines: []keep.LogLine{{Run: pick(c, "run", runs), At: c.time(), Text: string(value)}}},
