@@ -403,11 +403,10 @@ func (c *exchange) logUnsettled(err error) {
 // ends a renewal under way, and waits for that. The timer costs nothing until it fires.
 func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 	var renewing sync.WaitGroup
-	ctx, end := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	every := c.g.cfg.Lease / 3
 	var timer *time.Timer
-	var mu sync.Mutex // protects stopped and the start of a renewal
-	stopped := false
+	var mu sync.Mutex // protects stopped, and end and the start of a renewal
+	stopped, end := false, func() {}
 	mu.Lock()
 	timer = time.AfterFunc(every, func() {
 		mu.Lock()
@@ -416,8 +415,11 @@ func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 			return
 		}
 		renewing.Add(1)
+		ctx, done := context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease/3)
+		end = done
 		mu.Unlock()
 		defer renewing.Done()
+		defer done()
 		switch again, err := c.renew(ctx, cancel); {
 		case again && err != nil:
 			timer.Reset(c.g.cfg.Lease / 10) // it has to be stored before the lease ends
@@ -429,9 +431,9 @@ func (c *exchange) keepLease(cancel context.CancelCauseFunc) (stop func()) {
 	return func() {
 		mu.Lock()
 		stopped = true
+		end()
 		mu.Unlock()
 		timer.Stop()
-		end()
 		renewing.Wait()
 	}
 }
@@ -447,8 +449,6 @@ func (c *exchange) renew(ctx context.Context, cancel context.CancelCauseFunc) (a
 	if settled {
 		return false, nil
 	}
-	ctx, done := context.WithTimeout(ctx, c.g.cfg.Lease/3)
-	defer done()
 	next, err := key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: rec.Fence, Lease: c.g.cfg.Lease}, time.Now())
 	if err == nil {
 		err = c.g.store.Write(ctx, next)

@@ -211,11 +211,11 @@ var keysBreaks = []Break{
 	{"guard-remembers-without-end", "bounded", "idempotency/sweep.go",
 		`if known != unsettled {`, `if true {`, "./idempotency -run TestRetryOfOneThatIsNotRecorded"},
 	{"guard-waits-for-a-silent-renewal", "bounded", "idempotency/execute.go",
-		`		end()
-		renewing.Wait()`, `		renewing.Wait()
-		end()`, "./idempotency -run TestAnswerBesideASilentRenewal"},
+		`		stopped = true
+		end()`, `		stopped = true
+		_ = end`, "./idempotency -run TestAnswerBesideASilentRenewal"},
 	{"guard-waits-a-lease-for-a-renewal", "once", "idempotency/execute.go",
-		`context.WithTimeout(ctx, c.g.cfg.Lease/3)`, `context.WithTimeout(ctx, c.g.cfg.Lease)`, "./idempotency -run TestRenewalThatIsLost"},
+		`context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease/3)`, `context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease)`, "./idempotency -run TestRenewalThatIsLost"},
 	{"guard-crash-frees-the-key-in-a-key-world", "once", "law/key/law.go",
 		`		LeaseEnded: Unknown,`, `		LeaseEnded: Released,`, "./idempotency -run TestKeyWorlds"},
 	{"guard-late-owner-is-believed-in-a-key-world", "settled-stays", "law/key/law.go",
