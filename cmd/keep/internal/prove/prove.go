@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -83,12 +84,18 @@ const (
 
 // A trial is one change that was asked for.
 type trial struct {
-	what   string
-	m      keep.Mutation
-	result json.RawMessage // of the first confirmed call
-	err    error           // of the first call
-	found  bool
-	shown  int // effects at the end; -1: not counted
+	what    string
+	m       keep.Mutation
+	result  json.RawMessage // of the first confirmed call
+	err     error           // of the first call
+	found   bool
+	shown   int  // effects at the end; -1: not counted
+	decides bool // that a repeat has no second effect holds only if the count at the end shows one
+}
+
+// keyless returns the result without the key of the call, which a service may repeat in its answer.
+func (tr *trial) keyless() []byte {
+	return bytes.ReplaceAll(canonical(tr.result), []byte(tr.m.Token), nil)
 }
 
 // A prover tries one tool.
@@ -105,13 +112,12 @@ type prover struct {
 	mu    sync.Mutex // protects calls
 	calls int
 
-	faults  []string
-	repeat  string
-	keyed   bool // shown: a repeat has no second effect
-	unsure  bool // nothing shows what a repeat did
-	toCount bool // keyed holds only if the count at the end says so
-	blind   bool // the lookup is wrong or too slow
-	fatal   bool // no further call makes sense
+	faults []string
+	repeat string
+	keyed  bool // shown: a repeat has no second effect
+	unsure bool // nothing shows what a repeat did
+	blind  bool // the lookup is wrong or too slow
+	fatal  bool // no further call makes sense
 }
 
 // Try tries one tool of a connection and returns what was found out. Wait is how long an

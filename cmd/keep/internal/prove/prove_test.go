@@ -51,6 +51,45 @@ func (c counting) Count(context.Context, keep.Mutation) (int, error) {
 	return c.count(c.calls)
 }
 
+// An echoing service answers each call with its key, and makes a new thing of each.
+type echoing struct{ *keyless }
+
+func (e echoing) Mutate(_ context.Context, m keep.Mutation) (connector.Receipt, error) {
+	return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"text":"created with key %s"}`, m.Token))}, nil
+}
+
+func (e echoing) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	r, err := e.Mutate(ctx, m)
+	return connector.Answer{Verdict: connector.Happened, Receipt: r}, err
+}
+
+// A fickle service makes one thing of two calls with one key, but not if they come at once. Its lookup shows only the first thing.
+type fickle struct{ *keyless }
+
+func (f fickle) Mutate(_ context.Context, m keep.Mutation) (connector.Receipt, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls++; f.calls < 4 {
+		return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"id":%q}`, strings.ToUpper(m.Token)))}, nil
+	}
+	return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"id":%d}`, f.calls))}, nil
+}
+
+func (f fickle) Count(context.Context, keep.Mutation) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count(f.calls)
+}
+
+// A repeat that was not answered, or came to a service that was busy, says nothing of keys.
+func TestRepeatThatSaysNothing(t *testing.T) {
+	tool := &keyless{refuses: 3, answer: func(int) string { return `{"ok":true}` }}
+	got := prove.Try(t.Context(), "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, 1)
+	if said := strings.Join(append(got.Faults, got.Advice...), "; "); got.Grade == keep.LevelKey || strings.Contains(said, "honoured") {
+		t.Errorf("level %s, and it says: %s", got.Grade, said)
+	}
+}
+
 // What was not shown is not believed: neither since a call was refused that came too soon, nor since the effects
 // that were to decide could not be counted.
 func TestKeyIsNotBelieved(t *testing.T) {
@@ -60,6 +99,13 @@ func TestKeyIsNotBelieved(t *testing.T) {
 		"refused for a moment": &keyless{refuses: 4, answer: ok},
 		"not counted at the end": counting{&keyless{answer: other, count: func(made int) (int, error) {
 			if made < 8 {
+				return min(made, 1), nil
+			}
+			return 0, fmt.Errorf("the lookup is down")
+		}}},
+		"its answers show the key": echoing{&keyless{}},
+		"two at once were not counted": fickle{&keyless{count: func(made int) (int, error) {
+			if made < 6 {
 				return min(made, 1), nil
 			}
 			return 0, fmt.Errorf("the lookup is down")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,20 +66,25 @@ func (t *prover) again(ctx context.Context) {
 	same := bytes.Equal(canonical(repeat), canonical(t.one.result))
 	counts := t.canCount(ctx, t.one)
 	switch {
+	case passes(err) || err != nil && !refused(err) && t.spec.Level != keep.LevelClaim: // it may not have got there
+		t.repeat, t.unsure = fmt.Sprintf("not dealt with: %v", err), true
+		if t.spec.Level == keep.LevelClaim {
+			t.faultf("nothing shows what a repeat does: it was %s", t.repeat)
+		}
 	case err != nil:
 		t.repeat = fmt.Sprintf("refused: %v", err)
 		t.keyed = t.spec.Level == keep.LevelClaim // what it used up is gone; the end counts
-		t.toCount = t.keyed
+		t.one.decides = t.keyed
 	case !same:
 		t.repeat = "answered with another result: " + cut(repeat)
-		t.keyed, t.toCount = counts, counts // then the end decides
+		t.keyed, t.one.decides = counts, counts // then the end decides
 	case t.spec.Sets:
 		t.repeat, t.keyed = "answered as the call was", true
 	case refused(other.err) && !passes(other.err):
 		t.repeat, t.keyed = "answered as the call was, and a call under another key was refused", true
-	case other.err != nil || bytes.Equal(canonical(other.result), canonical(t.one.result)):
+	case other.err != nil || bytes.Equal(other.keyless(), t.one.keyless()):
 		t.repeat = "answered as the call was; so is a call under another key, so the answer shows nothing"
-		t.keyed, t.unsure, t.toCount = counts, !counts, counts
+		t.keyed, t.unsure, t.one.decides = counts, !counts, counts
 	default:
 		t.repeat, t.keyed = "answered as the call was, and a call under another key was not", true
 	}
@@ -108,7 +114,10 @@ func (t *prover) atOnce(ctx context.Context) {
 	if errs[0] != nil {
 		tr.result, tr.err = results[1], errs[1]
 	}
-	if errs[0] == nil && errs[1] == nil && !t.spec.Sets && !t.canCount(ctx, tr) && !bytes.Equal(canonical(results[0]), canonical(results[1])) {
+	if errs[0] == nil && errs[1] == nil && !t.spec.Sets && !bytes.Equal(canonical(results[0]), canonical(results[1])) {
+		if tr.decides = t.canCount(ctx, tr); tr.decides {
+			return
+		}
 		t.keyed = false
 		t.faultf("two calls at once under one key were answered as two: %s, %s", cut(results[0]), cut(results[1]))
 	}
@@ -269,17 +278,15 @@ func (t *prover) count(ctx context.Context) {
 			t.keyed = false
 		}
 	}
-	if t.one != nil && t.one.shown < 0 {
-		t.undecided()
-	}
+	t.undecided()
 	if t.one != nil && t.one.shown >= 0 && t.repeat != "" {
 		t.repeat += fmt.Sprintf("; the lookup then showed %d of its effects", t.one.shown)
 	}
 }
 
-// undecided takes back what only the count at the end would have decided.
+// undecided takes back what only a count at the end would have decided, if that showed no effect.
 func (t *prover) undecided() {
-	if t.toCount {
+	if t.keyed && slices.ContainsFunc(t.trials, func(tr *trial) bool { return tr.decides && tr.shown < 1 }) {
 		t.keyed, t.unsure = false, true
 	}
 }
