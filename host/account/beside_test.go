@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -347,3 +348,73 @@ func TestRevokeThatIsNotWritten(t *testing.T) {
 type untold struct{}
 
 func (untold) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
+
+// unknownClient says invalid_client.
+func unknownClient(w http.ResponseWriter) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnauthorized)
+	fmt.Fprint(w, `{"error":"invalid_client"}`)
+	return true
+}
+
+// A secret of a client that is mistyped in keep.toml says nothing of the accounts: they are renewed when it is right. A client that
+// the account has of its own is gone with what it was given.
+func TestWrongClient(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newBubble(t)
+			m := w.host("h")
+			w.connect(m, time.Hour)
+			w.service.answers = []func(http.ResponseWriter) bool{unknownClient, unknownClient, unknownClient}
+			if own {
+				if _, err := m.Connect(t.Context(), keep.Account{Name: "mail", Pack: "mcp:box", Style: "oauth2", Renews: true, ExpiresAt: time.Now().Add(time.Hour), Lifetime: time.Hour},
+					seal.Content{Access: "access-token-0", Refresh: "refresh-0", Client: &seal.Client{ID: "id"}}); err != nil {
+					t.Fatal(err)
+				}
+				if a, err := m.Renew(t.Context(), "mail"); err != nil || a.Status != keep.AccountNeedsReconnect {
+					t.Errorf("an account whose own client is gone is %s, %v", a.Status, err)
+				}
+				return
+			}
+			for range 3 {
+				a, err := m.Renew(t.Context(), "mail")
+				if err == nil || a.Status != keep.AccountOK || !strings.Contains(w.account().Error, "invalid_client") {
+					t.Errorf("the account is %s, %v, and says %q", a.Status, err, w.account().Error)
+				}
+			}
+			if a, err := m.Renew(t.Context(), "mail"); err != nil || a.Status != keep.AccountOK || w.account().Error != "" {
+				t.Errorf("when the client is right: %s, %v, %q (law: nothing-lost)", a.Status, err, w.account().Error)
+			}
+		})
+	}
+}
+
+// Who presses Renew while a call only looks whether that is due gets new tokens, or an error.
+func TestRenewBesideACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newBubble(t)
+		m := w.host("h")
+		w.connect(m, time.Minute)
+		w.service.answers = []func(http.ResponseWriter) bool{busy}
+		if _, err := m.Renew(t.Context(), "mail"); err == nil {
+			t.Fatal("renewed by a service that is busy")
+		}
+		before := w.account()
+		var renewed keep.Account
+		var err error
+		s := &slowReader{kept: w.store, lease: true}
+		w.store = s
+		other := w.host("h")
+		s.then = func() {
+			go func() { renewed, err = other.Renew(t.Context(), "mail") }()
+			synctest.Wait()
+		}
+		if _, err := other.Credential(t.Context(), "mail"); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if err != nil || renewed.Generation != before.Generation+1 {
+			t.Errorf("generation %d, %v; want %d", renewed.Generation, err, before.Generation+1)
+		}
+	})
+}

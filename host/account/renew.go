@@ -27,6 +27,7 @@ type Client interface {
 
 // A renewal is under way in this process; those that want the same account wait for it.
 type renewal struct {
+	d    demand
 	done chan struct{}
 	a    keep.Account
 	err  error
@@ -148,12 +149,15 @@ func (m *Manager) renew(ctx context.Context, name string, generation int64, d de
 		m.mu.Unlock()
 		select {
 		case <-r.done:
+			if r.err == nil && r.d < d && r.a.Status == keep.AccountOK && r.a.Generation == generation {
+				return m.renew(ctx, name, generation, d) // it had no need of new tokens
+			}
 			return r.a, r.err
 		case <-ctx.Done():
 			return keep.Account{}, keep.Failf(keep.ClassTransient, "account-renewing", "the account %s was being renewed when the time was over", name)
 		}
 	}
-	r := &renewal{done: make(chan struct{})}
+	r := &renewal{d: d, done: make(chan struct{})}
 	m.flight[name] = r
 	m.mu.Unlock()
 	defer func() {
@@ -270,7 +274,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordFor)
 	defer cancel()
 	if err != nil {
-		return m.failed(recording, a, generation, o.content.Refresh == "", err)
+		return m.failed(recording, a, generation, o.content, err)
 	}
 	if tokens.Refresh == "" {
 		tokens.Refresh = o.content.Refresh
@@ -352,22 +356,31 @@ func (m *Manager) tellLate(ctx context.Context, a keep.Account, c seal.Content) 
 	}
 }
 
-// failed records what else became of a request. free says that it uses nothing up, however often it is made.
-func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, free bool, cause error) (keep.Account, bool, error) {
-	state := keep.RefreshLost
+// failed records what else became of a request. One without a refresh token uses nothing up, however often it is made.
+//
+// A service that does not know the client has said nothing of the tokens (RFC 6749, 5.2): the client of keep.toml may be mistyped. One that
+// was made for the account cannot be mended.
+func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, c seal.Content, cause error) (keep.Account, bool, error) {
+	state, mistyped := keep.RefreshLost, false
 	var refused *oauth.RefusedError
 	switch {
 	case errors.Is(cause, oauth.ErrNotSent):
 		state = keep.RefreshUnsent
 	case errors.As(cause, &refused) && refused.Temporary():
 		state = keep.RefreshUnsent // it was answered, and nothing was issued
+	case errors.As(cause, &refused) && refused.Code == "invalid_client" && c.Client == nil:
+		state, mistyped = keep.RefreshUnsent, true
 	case errors.As(cause, &refused):
 		state = keep.RefreshRefused
-	case free:
+	case c.Refresh == "":
 		state = keep.RefreshUnsent
 	}
 	next, err := m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) {
-		return law.Failed(a, m.cfg.Host, generation, state, cause.Error(), m.now())
+		a, ok := law.Failed(a, m.cfg.Host, generation, state, cause.Error(), m.now())
+		if ok && mistyped {
+			a.Error = fmt.Sprintf("it cannot be renewed, and that is tried again: the service does not accept the client of %s in keep.toml: %v", a.Pack, cause)
+		}
+		return a, ok
 	})
 	if err != nil {
 		return a, false, err
