@@ -93,10 +93,39 @@ func rehearse(ctx context.Context, cfg Config, t Test) (*rehearsal.Result, *cast
 	for _, it := range t.Items {
 		rc.Items = append(rc.Items, keep.Item{ID: it.ID, Title: cmp.Or(it.Title, it.ID), Status: cmp.Or(it.Status, keep.ItemDone)})
 	}
+	if err := t.cast(cfg.Connections); err != nil {
+		return nil, nil, &mistake{err.Error()}
+	}
 	c := &cast{def: cfg.Script.Definition, reads: t.Reads, answers: t.Answers}
 	rc.Services = c
 	result, err := rehearsal.Run(ctx, rc)
 	return result, c, err
+}
+
+// cast returns an error if a tool that the test plays is not there: no script could call it, so that what the test says of
+// it would come to nothing.
+func (t Test) cast(conns []connector.Connection) error {
+	known := make(map[keep.ToolName]bool)
+	for _, conn := range conns {
+		for _, tool := range conn.Tools {
+			spec := tool.Spec()
+			known[keep.ToolName(conn.Name+"."+spec.Name)] = true
+			for _, name := range connector.FormerNames(conn, spec) {
+				known[name] = true
+			}
+		}
+	}
+	for _, r := range t.Reads {
+		if !known[keep.ToolName(r.Tool)] {
+			return fmt.Errorf("[[test.read]]: there is no tool %s", r.Tool)
+		}
+	}
+	for _, a := range t.Answers {
+		if !known[keep.ToolName(a.Tool)] {
+			return fmt.Errorf("[[test.answer]]: there is no tool %s", a.Tool)
+		}
+	}
+	return nil
 }
 
 // pending returns the events that are there when the test begins.

@@ -115,6 +115,12 @@ func TestRun(t *testing.T) {
 		problem    string // part of the one problem; empty: it passes
 	}{
 		{"the whole chain", poll, ""},
+		{"a read of a tool that is not there", strings.Replace(poll, "shop.list", "shop.lits", 1), "[[test.read]]: there is no tool shop.lits"},
+		{"an answer of a connection that is not there", event + `[[test.answer]]
+tool = "shpo.send"
+says = "refused"
+[test.expect]
+calls = [{ tool = "shop.send" }]`, "[[test.answer]]: there is no tool shpo.send"},
 		{"a call that nothing answers is applied", event + `[test.expect]
 calls = [{ tool = "shop.send" }]
 publishes = [{ topic = "order.sent", payload = { ref = nil } }]`, "nil"},
