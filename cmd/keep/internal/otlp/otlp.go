@@ -129,7 +129,7 @@ func (e *Exporter) send(ctx context.Context, body []byte) (wait time.Duration, e
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		wait = time.Duration(after) * time.Second
+		wait = time.Duration(max(after, 0)) * time.Second
 	default:
 		if resp.StatusCode/100 == 2 {
 			return 0, nil

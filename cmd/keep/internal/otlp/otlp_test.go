@@ -135,6 +135,27 @@ func TestExportFails(t *testing.T) {
 	}
 }
 
+// A collector that is busy is asked again, whatever it says for how long it is.
+func TestBusyCollector(t *testing.T) {
+	for _, after := range []string{"", "-1", "soon"} {
+		calls := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if calls++; calls == 1 {
+				w.Header().Set("Retry-After", after)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		e, err := otlp.FromEnv(env("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.ExportSpans(t.Context(), nil); err != nil || calls != 2 {
+			t.Errorf("Retry-After %q: %v after %d requests, want none after two", after, err, calls)
+		}
+		srv.Close()
+	}
+}
+
 func TestFromEnv(t *testing.T) {
 	if e, err := otlp.FromEnv(env()); e != nil || err != nil {
 		t.Errorf("without variables: %v, %v; want none", e, err)
