@@ -185,7 +185,7 @@ func (offering) Offers(context.Context) ([]web.Offer, error) {
 }
 
 // Begin returns a page of the service.
-func (offering) Begin(context.Context, access.Identity, string, string, string) (page string, scopes []string, err error) {
+func (offering) Begin(context.Context, access.Identity, string, string, string, time.Time) (page string, scopes []string, err error) {
 	return "https://accounts.example.com/allow?client=1", []string{"mail.read", "mail.send"}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
@@ -18,16 +19,18 @@ type Connector interface {
 
 	// Begin begins to connect an account of a service with OAuth. It returns the page of
 	// the service on which the person allows it, and the scopes that are asked for. The
-	// service sends the browser back to the address redirect, with the answer.
-	Begin(ctx context.Context, by access.Identity, pack, name, redirect string) (page string, scopes []string, err error)
+	// service sends the browser back to the address redirect, with the answer. What it takes the
+	// place of was connected at over; zero: there is nothing of that name.
+	Begin(ctx context.Context, by access.Identity, pack, name, redirect string, over time.Time) (page string, scopes []string, err error)
 
 	// Finish stores the account that an answer of a service allows. The answer belongs to
 	// what the same login began, and is used once; else the error is an
 	// *UnconnectedError. It returns the name of the account.
 	Finish(ctx context.Context, by access.Identity, answer url.Values) (name string, err error)
 
-	// Put stores an account of a service without OAuth, whose credential is value.
-	Put(ctx context.Context, by access.Identity, pack, name, value string) error
+	// Put stores an account of a service without OAuth, whose credential is value, in the place of one that was connected
+	// at over; zero: of nothing. If another one is there, the error is an *UnconnectedError.
+	Put(ctx context.Context, by access.Identity, pack, name, value string, over time.Time) error
 }
 
 // An Offer is a pack of which an account can be connected.
@@ -103,19 +106,23 @@ func (s *site) connectForm(r *http.Request) (page, error) {
 	if d.Name == "" {
 		d.Name = o.Pack
 	}
-	if d.Replaces, err = s.accountNamed(r.Context(), d.Name); err != nil {
+	if d.Replaces, _, err = s.accountNamed(r.Context(), d.Name); err != nil {
 		return page{}, err
 	}
 	return page{Title: "Connect " + o.Title, Section: "connections", Data: d}, nil
 }
 
-// accountNamed returns the account of a name that something is left of, nil if there is none.
-func (s *site) accountNamed(ctx context.Context, name string) (*accountRow, error) {
+// accountNamed returns the account of a name that something is left of, nil if there is none, and when what is there was connected.
+func (s *site) accountNamed(ctx context.Context, name string) (*accountRow, time.Time, error) {
 	rows, err := s.accountRows(ctx)
-	if i := slices.IndexFunc(rows, func(a accountRow) bool { return a.Name == name && !a.Revoked() }); i >= 0 {
-		return &rows[i], err
+	i := slices.IndexFunc(rows, func(a accountRow) bool { return a.Name == name })
+	switch {
+	case i < 0:
+		return nil, time.Time{}, err
+	case rows[i].Revoked():
+		return nil, rows[i].Connected, err
 	}
-	return nil, err
+	return &rows[i], rows[i].Connected, err
 }
 
 // connect stores a typed credential, or shows the way to the page of the service. That is
@@ -131,7 +138,8 @@ func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
 	by, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
 	// What an account holds is gone when another takes its place, so that is done for who has read it.
-	switch there, err := s.accountNamed(r.Context(), name); {
+	there, over, err := s.accountNamed(r.Context(), name)
+	switch {
 	case err != nil:
 		return err
 	case there != nil && r.PostForm.Get("of") != there.Mark():
@@ -140,14 +148,14 @@ func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	if !o.OAuth {
-		if err := s.cfg.Connector.Put(r.Context(), by, o.Pack, name, r.PostForm.Get("credential")); err != nil {
+		if err := s.cfg.Connector.Put(r.Context(), by, o.Pack, name, r.PostForm.Get("credential"), over); err != nil {
 			return err
 		}
 		http.Redirect(w, r, "/accounts/"+url.PathEscape(name)+"?did=account-connected", http.StatusSeeOther)
 		return nil
 	}
 	d := connectData{Offer: o, Name: name, Redirect: s.callback(r)}
-	if d.Page, d.Scopes, err = s.cfg.Connector.Begin(r.Context(), by, o.Pack, name, d.Redirect); err != nil {
+	if d.Page, d.Scopes, err = s.cfg.Connector.Begin(r.Context(), by, o.Pack, name, d.Redirect, over); err != nil {
 		return err
 	}
 	if u, err := url.Parse(d.Page); err == nil {

@@ -150,11 +150,12 @@ func TestKeyIsDecidedAsItWasShown(t *testing.T) {
 // putting is a connector that keeps what was put.
 type putting struct {
 	offering
-	put map[string]string // values by the name of the account
+	put  map[string]string    // values by the name of the account
+	over map[string]time.Time // when those were connected that are replaced
 }
 
-func (p putting) Put(_ context.Context, _ access.Identity, _, name, value string) error {
-	p.put[name] = value
+func (p putting) Put(_ context.Context, _ access.Identity, _, name, value string, over time.Time) error {
+	p.put[name], p.over[name] = value, over
 	return nil
 }
 
@@ -165,7 +166,7 @@ func TestAccountIsReplacedAsItWasShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := putting{put: make(map[string]string)}
+	put := putting{put: make(map[string]string), over: make(map[string]time.Time)}
 	w := &world{TB: t}
 	w.serve(web.Config{Store: db, Actor: actor, Accounts: shelved(), Connector: put})
 	t.Cleanup(w.site.Close)
@@ -213,7 +214,7 @@ func TestSecretAndAccountAreReplacedAsTheyWereShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put, keeps, accounts := putting{put: make(map[string]string)}, filled(), shelved()
+	put, keeps, accounts := putting{put: make(map[string]string), over: make(map[string]time.Time)}, filled(), shelved()
 	w := &world{TB: t}
 	w.serve(web.Config{Store: db, Actor: actor, Accounts: accounts, Connector: put, Secrets: keeps})
 	t.Cleanup(w.site.Close)
@@ -249,8 +250,8 @@ func TestSecretAndAccountAreReplacedAsTheyWereShown(t *testing.T) {
 		t.Errorf("put %v, and the account is %s", put.put, accounts.list[1].Status)
 	}
 	admin.post("/connect/stripe", append(formOf(t, again.body), "name", "work-mail", "credential", "key of a shop")...)
-	if put.put["work-mail"] != "key of a shop" {
-		t.Errorf("put %v", put.put)
+	if put.put["work-mail"] != "key of a shop" || !put.over["work-mail"].Equal(time.Time(accounts.list[1].ConnectedAt)) {
+		t.Errorf("put %v over %v", put.put, put.over)
 	}
 	admin.post("/accounts/work-mail/revoke", formOf(t, admin.get("/accounts/work-mail").body)...).want(t, http.StatusOK)
 }

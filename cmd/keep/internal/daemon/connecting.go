@@ -102,7 +102,7 @@ func (c *Connecting) named(by access.Identity, pack, name string) (config.Pack, 
 //
 // Nothing is stored. What is begun belongs to the login that began it: an answer that another login
 // brings is refused, so that nobody is made to connect somebody else's account.
-func (c *Connecting) Begin(ctx context.Context, by access.Identity, pack, name, redirect string) (page string, scopes []string, err error) {
+func (c *Connecting) Begin(ctx context.Context, by access.Identity, pack, name, redirect string, over time.Time) (page string, scopes []string, err error) {
 	p, fresh, err := c.named(by, pack, name)
 	if err != nil {
 		return "", nil, err
@@ -116,14 +116,7 @@ func (c *Connecting) Begin(ctx context.Context, by access.Identity, pack, name, 
 	if client.AuthorizeURL == "" {
 		return "", nil, unconnected("This service cannot be connected here", "the pack %s has no authorize_url", p.Name)
 	}
-	there, err := c.Accounts.Accounts(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	b := begun{client: client, attempt: client.Begin(redirect), fresh: fresh, asked: scopes, login: by.ID, until: c.Now().Add(connectFor)}
-	if i := slices.IndexFunc(there, func(a keep.Account) bool { return a.Name == name }); i >= 0 {
-		b.over = there[i].ConnectedAt
-	}
+	b := begun{client: client, attempt: client.Begin(redirect), fresh: fresh, over: over, asked: scopes, login: by.ID, until: c.Now().Add(connectFor)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forget()
@@ -197,7 +190,7 @@ func stored(err error) error {
 }
 
 // Put implements web.Connector.
-func (c *Connecting) Put(ctx context.Context, by access.Identity, pack, name, value string) error {
+func (c *Connecting) Put(ctx context.Context, by access.Identity, pack, name, value string, over time.Time) error {
 	p, fresh, err := c.named(by, pack, name)
 	if err != nil {
 		return err
@@ -206,7 +199,10 @@ func (c *Connecting) Put(ctx context.Context, by access.Identity, pack, name, va
 	if err := CheckCredential(p, value); err != nil {
 		return unconnected("This is no credential of the service", "%v", err)
 	}
-	_, err = c.Accounts.Connect(ctx, fresh, seal.Content{Value: value})
+	_, err = c.Accounts.ConnectOver(ctx, fresh, seal.Content{Value: value}, over)
+	if errors.Is(err, keep.ErrStale) {
+		return unconnected("Somebody connected it meanwhile", "%v", err)
+	}
 	return stored(err)
 }
 

@@ -47,7 +47,7 @@ func TestConnecting(t *testing.T) {
 	ann, bob := access.Identity{Name: "ann", ID: "login-1"}, access.Identity{Name: "ann", ID: "login-2"}
 	begin := func() url.Values {
 		t.Helper()
-		page, _, err := c.Begin(t.Context(), ann, "diary", "mail", "http://127.0.0.1:7433/callback")
+		page, _, err := c.Begin(t.Context(), ann, "diary", "mail", "http://127.0.0.1:7433/callback", time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,17 +77,17 @@ func TestConnecting(t *testing.T) {
 	for range maxBegun {
 		begin()
 	}
-	if _, _, err := c.Begin(t.Context(), ann, "diary", "mail", "http://127.0.0.1/callback"); err == nil {
+	if _, _, err := c.Begin(t.Context(), ann, "diary", "mail", "http://127.0.0.1/callback", time.Time{}); err == nil {
 		t.Errorf("%d are begun, and another one is", len(c.begun))
 	}
 	now = now.Add(connectFor + usedStaysAs + time.Second)
 	if begin(); len(c.begun) != 1 {
 		t.Errorf("%d are remembered", len(c.begun))
 	}
-	if _, _, err := c.Begin(t.Context(), ann, "diary", "../mail", ""); err == nil {
+	if _, _, err := c.Begin(t.Context(), ann, "diary", "../mail", "", time.Time{}); err == nil {
 		t.Error("a name that is none")
 	}
-	if err := c.Put(t.Context(), ann, "diary", "mail", ""); err == nil || len(fmt.Sprint(err)) == 0 {
+	if err := c.Put(t.Context(), ann, "diary", "mail", "", time.Time{}); err == nil || len(fmt.Sprint(err)) == 0 {
 		t.Error("an empty credential")
 	}
 }
@@ -104,8 +104,18 @@ func TestConnectingOverWhatWasConnectedMeanwhile(t *testing.T) {
 	clock := func() time.Time { now = now.Add(time.Second); return now }
 	c := &Connecting{Accounts: account.New(account.Config{Store: memory.New(), Ring: cfg.Ring, Clock: clock}), Config: func() *config.Config { return cfg }, Now: clock}
 	ann, bob := access.Identity{Name: "ann", ID: "login-1"}, access.Identity{Name: "bob", ID: "login-2"}
+	over := func() time.Time { // as a page shows it
+		all, err := c.Accounts.Accounts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			return a.ConnectedAt
+		}
+		return time.Time{}
+	}
 	begin := func(who access.Identity) func(want string) {
-		page, _, err := c.Begin(t.Context(), who, "diary", "mail", "http://127.0.0.1:7433/callback")
+		page, _, err := c.Begin(t.Context(), who, "diary", "mail", "http://127.0.0.1:7433/callback", over())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,6 +138,14 @@ func TestConnectingOverWhatWasConnectedMeanwhile(t *testing.T) {
 	quick("")
 	slow("was connected by bob")
 	begin(ann)("")
+
+	shown := over()
+	for _, who := range []access.Identity{bob, ann} { // ann's form was checked before bob's was stored
+		err := c.Put(t.Context(), who, "diary", "mail", "key of "+who.Name, shown)
+		if by := c.by(t, "mail"); by != "bob" || (err == nil) != (who.Name == "bob") || err != nil && !strings.Contains(err.Error(), "was connected by bob") {
+			t.Errorf("%s put a key: %v, and the account is of %s", who.Name, err, by)
+		}
+	}
 }
 
 // by returns who connected an account.
