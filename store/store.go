@@ -475,8 +475,9 @@ type Accounts interface {
 	// gone is no error.
 	UseAccount(ctx context.Context, kind keep.AccountKind, name string, at time.Time) error
 
-	// DropAccount deletes an account. One that is gone is a *keep.NotFoundError.
-	DropAccount(ctx context.Context, kind keep.AccountKind, name string) error
+	// DropAccount deletes an account that has a revision; zero: any. One that is gone is a *keep.NotFoundError, and one
+	// of another revision keep.ErrStale.
+	DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error
 }
 
 // Counters reads what workflows did over time.

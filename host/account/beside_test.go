@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -348,6 +349,51 @@ func TestRevokeThatIsNotWritten(t *testing.T) {
 type untold struct{}
 
 func (untold) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
+
+// A late dropper is a store in which something happens before something is deleted, once.
+type lateDropper struct {
+	kept
+	first func()
+}
+
+func (d *lateDropper) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
+	if f := d.first; f != nil {
+		d.first = nil
+		f()
+	}
+	return d.kept.DropAccount(ctx, kind, name, rev)
+}
+
+// What a person connects again, or sets, while what no key opens is given up is not given up with it.
+func TestDiscardBesideAConnect(t *testing.T) {
+	w := newWorld(t)
+	person := w.host("person")
+	w.connect(person, time.Hour)
+	if _, err := person.SetSecret(t.Context(), "crm", "an old secret", "ada"); err != nil {
+		t.Fatal(err)
+	}
+	w.ring = seal.Ring{Path: filepath.Join(t.TempDir(), "another.key")}
+	if _, err := w.ring.Make(); err != nil {
+		t.Fatal(err)
+	}
+	again := w.host("person")
+	w.store = &lateDropper{kept: w.store, first: func() {
+		_, err := again.SetSecret(t.Context(), "crm", "a new secret", "ada")
+		w.connect(again, time.Hour)
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	if n, err := w.host("h").Rekey(t.Context(), true); err != nil || n != 2 {
+		t.Errorf("%d rows are left, %v; want those that were set anew", n, err)
+	}
+	if got, err := w.host("fresh").Secret(t.Context(), "crm"); err != nil || got != "a new secret" {
+		t.Errorf("the secret is %q, %v (law: nothing-lost)", got, err)
+	}
+	if c, err := w.host("fresh").Credential(t.Context(), "mail"); err != nil || c.Value != "access-token-0" {
+		t.Errorf("the account holds %q, %v (law: nothing-lost)", c.Value, err)
+	}
+}
 
 // unknownClient says invalid_client.
 func unknownClient(w http.ResponseWriter) bool {

@@ -22,7 +22,7 @@ func (m *Manager) SetSecret(ctx context.Context, name, value, by string) (keep.A
 
 // RemoveSecret deletes a secret.
 func (m *Manager) RemoveSecret(ctx context.Context, name string) error {
-	return m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name)
+	return m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, 0)
 }
 
 // Secret returns the value of a secret; a *keep.NotFoundError if there is none.
@@ -103,7 +103,8 @@ func (m *Manager) reseal(ctx context.Context, next seal.Key, before []seal.Key, 
 			case m.resealed(ctx, a, err):
 				return false, 0, keep.ErrStale
 			case discard && errors.Is(err, seal.ErrOtherKey):
-				if err := m.cfg.Store.DropAccount(ctx, a.Kind, a.Name); err != nil {
+				err := m.cfg.Store.DropAccount(ctx, a.Kind, a.Name, a.Rev)
+				if err != nil && !errors.Is(err, keep.ErrNotFound) {
 					return false, 0, err
 				}
 				rows--

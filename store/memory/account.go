@@ -87,15 +87,18 @@ func (s *Store) UseAccount(ctx context.Context, kind keep.AccountKind, name stri
 }
 
 // DropAccount deletes an account.
-func (s *Store) DropAccount(ctx context.Context, kind keep.AccountKind, name string) error {
+func (s *Store) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := accountKey{kind, name}
-	if _, ok := s.accounts[key]; !ok {
+	switch a, ok := s.accounts[key]; {
+	case !ok:
 		return &keep.NotFoundError{What: "account", ID: name}
+	case rev != 0 && a.Rev != rev:
+		return keep.ErrStale
 	}
 	delete(s.accounts, key)
 	return nil

@@ -101,12 +101,19 @@ func (db *DB) UseAccount(ctx context.Context, kind keep.AccountKind, name string
 }
 
 // DropAccount deletes an account.
-func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string) error {
-	n, err := db.exec(ctx, `DELETE FROM account WHERE kind = $1 AND name = $2`, kind, name)
-	if err == nil && n == 0 {
+func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
+	n, err := db.exec(ctx, `DELETE FROM account WHERE kind = $1 AND name = $2 AND ($3 = 0 OR rev = $3)`, kind, name, rev)
+	if err != nil || n > 0 {
+		return err
+	}
+	list, err := db.Accounts(ctx, kind, name)
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0:
 		return &keep.NotFoundError{What: "account", ID: name}
 	}
-	return err
+	return keep.ErrStale
 }
 
 // scanAccount reads accountColumns.

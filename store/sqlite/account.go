@@ -114,14 +114,23 @@ func (db *DB) UseAccount(ctx context.Context, kind keep.AccountKind, name string
 }
 
 // DropAccount deletes an account.
-func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string) error {
-	return db.change(ctx, func(conn *conn) error {
-		n, err := conn.exec(`DELETE FROM account WHERE kind = ? AND name = ?`, kind, name)
-		if err == nil && n == 0 {
-			return &keep.NotFoundError{What: "account", ID: name}
-		}
+func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
+	var n int64
+	err := db.change(ctx, func(conn *conn) (err error) {
+		n, err = conn.exec(`DELETE FROM account WHERE kind = ?1 AND name = ?2 AND (?3 = 0 OR rev = ?3)`, kind, name, rev)
 		return err
 	})
+	if err != nil || n > 0 {
+		return err
+	}
+	list, err := db.Accounts(ctx, kind, name)
+	switch {
+	case err != nil:
+		return err
+	case len(list) == 0:
+		return &keep.NotFoundError{What: "account", ID: name}
+	}
+	return keep.ErrStale
 }
 
 // scanAccount reads accountColumns.

@@ -56,10 +56,12 @@ var accountPromises = []promise{
 		w.put(a)
 		a.Rev = 2
 		w.same("revoked", w.account("b"), a)
-		if err := w.DropAccount(w.ctx, keep.AccountConnected, "b"); err != nil {
+		w.fails("dropped as it was", w.DropAccount(w.ctx, keep.AccountConnected, "b", 1), isStale)
+		w.same("it is there", w.account("b"), a)
+		if err := w.DropAccount(w.ctx, keep.AccountConnected, "b", 2); err != nil {
 			w.Error(err)
 		}
-		w.fails("dropped twice", w.DropAccount(w.ctx, keep.AccountConnected, "b"), func(err error) bool { return errors.Is(err, keep.ErrNotFound) })
+		w.fails("dropped twice", w.DropAccount(w.ctx, keep.AccountConnected, "b", 0), func(err error) bool { return errors.Is(err, keep.ErrNotFound) })
 		w.same("left", get[[]keep.Account](w)(w.Accounts(w.ctx, keep.AccountConnected)), []keep.Account{b})
 	}},
 	{"an account that moved since it was read is not written, and none with it", func(w *world) {
