@@ -331,6 +331,8 @@ var edgesBreaks = []Break{
 		`r.PostForm.Get("credential"), over)`, `r.PostForm.Get("credential"), time.Time{})`, "./web -run TestSecretAndAccountAreReplacedAsTheyWereShown"},
 	{"discard-takes-what-was-connected-since", "nothing-lost", "host/account/secret.go",
 		`a.Kind, a.Name, a.Rev)`, `a.Kind, a.Name, 0*a.Rev)`, "./host/account -run TestDiscardBesideAConnect"},
+	{"effect-that-showed-late-is-not-noted", "once", "cmd/keep/internal/prove/trials.go",
+		`if n > 0 && !tr.found && tr.missed > 0 {`, `if n > 0 && !tr.found && tr.missed > t.wait {`, "./cmd/keep/internal/prove -run TestEffectThatShowsLate"},
 	{"mistyped-client-spends-accounts", "nothing-lost", "host/account/renew.go",
 		`refused.Code == "invalid_client" && c.Client == nil`, `refused.Code == "" && c.Client == nil`, "./host/account -run TestWrongClient"},
 	{"renewal-that-did-nothing-is-enough", "explained", "host/account/renew.go",

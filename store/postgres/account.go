@@ -102,7 +102,7 @@ func (db *DB) UseAccount(ctx context.Context, kind keep.AccountKind, name string
 
 // DropAccount deletes an account.
 func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
-	n, err := db.exec(ctx, `DELETE FROM account WHERE kind = $1 AND name = $2 AND ($3 = 0 OR rev = $3)`, kind, name, rev)
+	n, err := db.exec(ctx, `DELETE FROM account WHERE kind = $1 AND name = $2 AND ($3::bigint = 0 OR rev = $3::bigint)`, kind, name, rev)
 	if err != nil || n > 0 {
 		return err
 	}

@@ -89,8 +89,10 @@ type trial struct {
 	result  json.RawMessage // of the first confirmed call
 	err     error           // of the first call
 	found   bool
-	shown   int  // effects at the end; -1: not counted
-	decides bool // that a repeat has no second effect holds only if the count at the end shows one
+	shown   int           // effects at the end; -1: not counted
+	ended   time.Time     // the call, and
+	missed  time.Duration // for how long it was then looked for and not found; zero: it was found, or is not looked for
+	decides bool          // that a repeat has no second effect holds only if the count at the end shows one
 }
 
 // keyless returns the result without the key of the call, which a service may repeat in its answer.
@@ -100,14 +102,15 @@ func (tr *trial) keyless() []byte {
 
 // A prover tries one tool.
 type prover struct {
-	plan   Plan
-	conn   string
-	wait   time.Duration
-	spec   connector.Spec
-	trials []*trial
-	one    *trial // the one that is repeated
-	lags   []time.Duration
-	took   time.Duration // of the first call
+	plan    Plan
+	conn    string
+	wait    time.Duration
+	spec    connector.Spec
+	trials  []*trial
+	one     *trial // the one that is repeated
+	lags    []time.Duration
+	longest time.Duration // that an effect may have taken that was seen at the end only
+	took    time.Duration // of the first call
 
 	mu    sync.Mutex // protects calls
 	calls int

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/prove"
@@ -116,6 +118,56 @@ func TestKeyIsNotBelieved(t *testing.T) {
 			got := prove.Try(t.Context(), "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, 1)
 			if got.Grade == keep.LevelKey || strings.Contains(strings.Join(got.Advice, " "), "deduplicates = true") {
 				t.Errorf("it is believed to honour keys: %+v", got)
+			}
+		})
+	}
+}
+
+// A slow index shows what was made of calls whose answers came at once, and of one that was broken off much later.
+type slowIndex struct {
+	settle time.Duration
+	mu     sync.Mutex
+	made   map[string]time.Time // when each shows, by its mark
+}
+
+func (s *slowIndex) Spec() connector.Spec {
+	return connector.Spec{Name: "post", Effect: connector.Mutate, Level: keep.LevelWitness, SettleAfter: s.settle}
+}
+
+func (*slowIndex) Target(json.RawMessage) string { return "x" }
+
+func (s *slowIndex) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
+	shows := time.Now().Add(time.Second)
+	var err error
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		shows, err = time.Now().Add(5*time.Second), ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made[m.Token] = shows
+	return connector.Receipt{}, err
+}
+
+func (s *slowIndex) Count(_ context.Context, m keep.Mutation) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.made[m.Token]; ok && !time.Now().Before(at) {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// An effect that shows after settle_after lowers the level also if nobody looked in the moment in which it showed: a host
+// would have said that it is absent, and made the call again.
+func TestEffectThatShowsLate(t *testing.T) {
+	for settle, want := range map[time.Duration]keep.Level{500 * time.Millisecond: keep.LevelNone, time.Minute: keep.LevelWitness} {
+		synctest.Test(t, func(t *testing.T) {
+			tool := &slowIndex{settle: settle, made: make(map[string]time.Time)}
+			got := prove.Try(t.Context(), "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, time.Minute)
+			if got.Grade != want || got.Settle() < 5*time.Second {
+				t.Errorf("settle_after %s: level %s, want %s; settle_after is to be %s: %v", settle, got.Grade, want, got.Settle(), got.Faults)
 			}
 		})
 	}

@@ -90,7 +90,7 @@ func (t *prover) report() Tool {
 	}
 	slices.Sort(t.lags)
 	if n := len(t.lags); n > 0 {
-		out.longest = t.lags[n-1]
+		out.longest = max(t.lags[n-1], t.longest)
 	}
 	out.VisibleP50, out.VisibleP99 = percentile(t.lags, 50), percentile(t.lags, 99)
 	late := len(t.lags) > 0 && t.lags[len(t.lags)-1] > t.spec.SettleAfter

@@ -185,6 +185,7 @@ func (t *prover) await(ctx context.Context, tr *trial) {
 			why = err.Error()
 		}
 		if tr.err != nil && time.Since(answered) > t.settle() {
+			tr.ended, tr.missed = answered, time.Since(answered)
 			return // it may never have come there
 		}
 		if pause(ctx, wait); ctx.Err() != nil {
@@ -270,6 +271,9 @@ func (t *prover) count(ctx context.Context) {
 			continue
 		}
 		tr.shown = n
+		if n > 0 && !tr.found && tr.missed > 0 {
+			t.showedLate(tr)
+		}
 		tr.found = tr.found || n > 0
 		if n > 1 {
 			if t.spec.Level == keep.LevelKey {
@@ -281,6 +285,16 @@ func (t *prover) count(ctx context.Context) {
 	t.undecided()
 	if t.one != nil && t.one.shown >= 0 && t.repeat != "" {
 		t.repeat += fmt.Sprintf("; the lookup then showed %d of its effects", t.one.shown)
+	}
+}
+
+// showedLate notes an effect that was not there when it was looked for, and is now. When it came is not known: it is taken for
+// now, as a settle_after that is too long only makes hosts wait.
+func (t *prover) showedLate(tr *trial) {
+	lag := time.Since(tr.ended)
+	t.longest = max(t.longest, lag)
+	if tr.missed > t.spec.SettleAfter {
+		t.lags = append(t.lags, lag)
 	}
 }
 
