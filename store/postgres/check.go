@@ -344,14 +344,11 @@ const isRead = `EXISTS (SELECT 1 FROM workflow w JOIN deployment d ON d.workflow
 	       json_array_elements_text(CASE json_typeof(h.value -> 'subscribe') WHEN 'array' THEN h.value -> 'subscribe' ELSE '[]' END) s
 	 WHERE w.name = t.workflow AND s.value = t.name)`
 
-// reservations are what a run r reserved, with ids in the form in which texts are stored; see isRead.
-const reservations = `replace(replace(r.reservations, '\u001a', '\u001a1a'), '\u0000', '\u001a00')::json`
-
 // attempted lists what all runs say that they reserved, each event with its attempt. OFFSET 0 has Postgres list it before it looks
 // for events: it does not know that a run has few, and would go through all of a workflow for each run while it has not counted them.
 const attempted = `
 	SELECT r.workflow, r.id, r.chain, r.mutation, l.topic, m.message_id, coalesce((l.attempts ->> (m.n - 1)::int)::int, 1) AS attempt
-	  FROM run r, json_to_recordset(` + reservations + `) AS l (topic TEXT, ids JSON, attempts JSON),
+	  FROM run r, json_to_recordset(r.reservations::json) AS l (topic TEXT, ids JSON, attempts JSON),
 	       json_array_elements_text(CASE json_typeof(l.ids) WHEN 'array' THEN l.ids ELSE '[]' END) WITH ORDINALITY AS m (message_id, n)
 	 WHERE r.reservations IS NOT NULL OFFSET 0`
 
@@ -361,6 +358,6 @@ const attemptOf = `(1 + json_array_length(coalesce(e.redone, '[]')::json))`
 // reservedByRuns lists what open runs say that they reserved.
 const reservedByRuns = `
 	SELECT r.workflow, r.id, r.chain, r.status, l.topic, m.message_id
-	  FROM run r, json_to_recordset(` + reservations + `) AS l (topic TEXT, ids JSON),
+	  FROM run r, json_to_recordset(r.reservations::json) AS l (topic TEXT, ids JSON),
 	       json_array_elements_text(CASE json_typeof(l.ids) WHEN 'array' THEN l.ids ELSE '[]' END) AS m (message_id)
 	 WHERE NOT r.closed AND r.reservations IS NOT NULL`

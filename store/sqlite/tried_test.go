@@ -12,18 +12,15 @@ func TestFailedRunsOfAnOlderFile(t *testing.T) {
 	const runs = `INSERT INTO run (id, chain, retry_of, workflow, major, minor, handler, kind, phase, status, closed, rev, trigger_topic, trigger_message,
 		mutation, title, wake_at, seen_seq, retry_at, retries, crashes, created_at, updated_at, reservations) VALUES `
 	db := openOlder(t, 11, `
-		INSERT INTO topic VALUES ('w', 't', 3, 1, 1);
+		INSERT INTO topic VALUES ('w', 't', 1, 1, 1);
 		INSERT INTO event (workflow, topic, message_id, status, reserved_by, created_by, created_at, updated_at, caused_by, payload) VALUES
 			('w', 't', 'a', 'consumed', 'run_2', '', 1, 1, '[]', '{}'),
 			('w', 't', 'b', 'pending', '', '', 1, 1, '[]', '{}'),
-			('w', 't', 'c', 'skipped', '', '', 1, 1, '[]', '{}'),
-			('w', 't', 'd' || char(0), 'pending', '', '', 1, 1, '[]', '{}'),
-			('w', 't', 'e' || char(0) || 'f', 'pending', '', '', 1, 1, '[]', '{}');`+
+			('w', 't', 'c', 'skipped', '', '', 1, 1, '[]', '{}');`+
 		runs+`('run_1', 'run_1', '', 'w', 1, 0, 'h', 'consumer', 'mutating', 'failed:logic', 1, 1, 't', 'a', '', '', 0, 0, 0, 0, 0, 1, 1, NULL),
 			('run_2', 'run_2', 'run_1', 'w', 1, 0, 'h', 'consumer', 'committed', 'committed', 1, 1, 't', 'a', '', '', 0, 0, 0, 0, 0, 1, 1, '[{"topic":"t","ids":["a"]}]'),
-			('run_3', 'run_3', '', 'w', 1, 0, 'h', 'consumer', 'prepared', 'aborted', 1, 1, 't', 'c', '', '', 0, 0, 0, 0, 0, 1, 1, '[{"topic":"t","ids":["b","c"]}]'),
-			('run_4', 'run_4', '', 'w', 1, 0, 'h', 'consumer', 'prepared', 'aborted', 1, 1, 't', 'b', '', '', 0, 0, 0, 0, 0, 1, 1, '[{"topic":"t","ids":["d\u0000","e\u0000f"]}]')`)
-	for id, want := range map[keep.MessageID]string{"a": "run_2 run_1 ", "b": "run_4 run_3 ", "c": "run_3 ", "d\x00": "run_4 ", "e\x00f": "run_4 "} {
+			('run_3', 'run_3', '', 'w', 1, 0, 'h', 'consumer', 'prepared', 'aborted', 1, 1, 't', 'c', '', '', 0, 0, 0, 0, 0, 1, 1, '[{"topic":"t","ids":["b","c"]}]')`)
+	for id, want := range map[keep.MessageID]string{"a": "run_2 run_1 ", "b": "run_3 ", "c": "run_3 "} {
 		list, err := db.RunsOfEvent(t.Context(), "w", "t", id, 10)
 		got := ""
 		for _, r := range list {

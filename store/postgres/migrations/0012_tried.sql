@@ -25,7 +25,7 @@ SELECT e.workflow, e.topic, e.n, r.chain FROM run r JOIN event e
 UNION
 SELECT e.workflow, e.topic, e.n, r.chain
   FROM (SELECT * FROM run WHERE kind = 'consumer' AND status = 'aborted' AND reservations IS NOT NULL) r,
-       json_to_recordset(replace(replace(r.reservations, '\u001a', '\u001a1a'), '\u0000', '\u001a00')::json) AS l (topic TEXT, ids JSON), -- as texts are stored
+       json_to_recordset(r.reservations::json) AS l (topic TEXT, ids JSON),
        json_array_elements_text(CASE json_typeof(l.ids) WHEN 'array' THEN l.ids ELSE '[]' END) AS m (message_id)
   JOIN event e ON true
  WHERE e.workflow = r.workflow AND e.topic = l.topic AND e.message_id = m.message_id AND e.reserved_by <> r.chain;
