@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,11 +262,11 @@ func TestInstanceOfWhatCannotBeRead(t *testing.T) {
 func TestInstanceOfABlockedStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		on := false
-		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: &on, reads: true} }, idempotency.Config{}, nil)
+		on := new(atomic.Bool)
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: on, reads: true} }, idempotency.Config{}, nil)
 		w.do(with("k"))
 		path := idempotency.InstancePath + w.record("k").ID.String()
-		on = true
+		on.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 // their context alone.
 type blocked struct {
 	*flaky
-	on       *bool
+	on       *atomic.Bool
 	reads    bool // they are blocked, too
 	patience time.Duration
 }
@@ -34,14 +35,14 @@ func (s *blocked) wait(ctx context.Context) error {
 }
 
 func (s *blocked) Write(ctx context.Context, r key.Record) error {
-	if *s.on {
+	if s.on.Load() {
 		return s.wait(ctx)
 	}
 	return s.flaky.Write(ctx, r)
 }
 
 func (s *blocked) Read(ctx context.Context, id key.ID) (key.Record, error) {
-	if *s.on && s.reads {
+	if s.on.Load() && s.reads {
 		return key.Record{}, s.wait(ctx)
 	}
 	return s.flaky.Read(ctx, id)
@@ -64,19 +65,20 @@ func guardBlockedStore(t *testing.T) {
 		for _, open := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					on, asked := false, 0
+					on, asked := new(atomic.Bool), 0
 					r := idempotency.Rule{FailOpen: open && !tt.reads, Probe: func(context.Context, idempotency.Question) (idempotency.Finding, error) {
 						asked++
-						return idempotency.Finding{Happened: on}, nil
+						return idempotency.Finding{Happened: on.Load()}, nil
 					}, SettleAfter: time.Hour}
 					w := newWorldOn(t, func(f *flaky) idempotency.Store {
-						return &blocked{flaky: f, on: &on, reads: tt.reads, patience: tt.patience}
+						return &blocked{flaky: f, on: on, reads: tt.reads, patience: tt.patience}
 					}, rule(r), mortal)
 					crash(t, w, "k")
 					if tt.doubt {
 						w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
 					}
-					on, asked = true, 0
+					on.Store(true)
+					asked = 0
 					began := time.Now()
 					w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
 					if took := time.Since(began); took > 10*time.Second {
@@ -103,12 +105,12 @@ func guardBlockedStore(t *testing.T) {
 func TestAnswerBesideASilentRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var on bool
-		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: &on} }, idempotency.Config{Lease: 30 * time.Second}, func(http.ResponseWriter, *http.Request) {
+		on := new(atomic.Bool)
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: on} }, idempotency.Config{Lease: 30 * time.Second}, func(http.ResponseWriter, *http.Request) {
 			time.Sleep(9 * time.Second)
-			on = true
+			on.Store(true)
 			time.Sleep(2 * time.Second)
-			on = false
+			on.Store(false)
 		})
 		begun := time.Now()
 		if code := w.do(with("k")).Code; code != 200 || time.Since(begun) > 12*time.Second {
@@ -121,12 +123,12 @@ func TestAnswerBesideASilentRenewal(t *testing.T) {
 func TestRenewalThatIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var on bool
-		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: &on} }, idempotency.Config{Lease: 30 * time.Second}, func(http.ResponseWriter, *http.Request) {
+		on := new(atomic.Bool)
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &blocked{flaky: f, on: on} }, idempotency.Config{Lease: 30 * time.Second}, func(http.ResponseWriter, *http.Request) {
 			time.Sleep(9 * time.Second)
-			on = true
+			on.Store(true)
 			time.Sleep(2 * time.Second) // what was sent in these is never answered
-			on = false
+			on.Store(false)
 			time.Sleep(50 * time.Second)
 		})
 		go w.do(with("k"))
