@@ -169,7 +169,7 @@ func (o *Operator) effect(ctx context.Context, q keep.Escalation, run keep.Run, 
 		run.RetryAt, run.UpdatedAt = d.At, d.At
 		return []keep.Change{keep.PutRun{Run: run}}, nil
 	case keep.Reprocess:
-		item, err := o.store.Item(ctx, run.Workflow, q.Item)
+		item, err := o.itemToDecide(ctx, q, d)
 		if err != nil {
 			return nil, err
 		}
@@ -258,12 +258,24 @@ func (o *Operator) learn(ctx context.Context, q keep.Escalation, m keep.Mutation
 
 // skipItem leaves an item undone, and lets its job continue with the others.
 func (o *Operator) skipItem(ctx context.Context, q keep.Escalation, run keep.Run, d keep.Decision) ([]keep.Change, error) {
+	if _, err := o.itemToDecide(ctx, q, d); err != nil {
+		return nil, err
+	}
 	item, err := o.itemSkipped(ctx, run.Workflow, q.Item, d.At)
 	if err != nil {
 		return nil, err
 	}
 	run.RetryAt, run.UpdatedAt = d.At, d.At
 	return []keep.Change{keep.PutRun{Run: run}, item}, nil
+}
+
+// itemToDecide returns the item of a question that is not about a doubt, or *ItemError while another call of the item is in doubt.
+func (o *Operator) itemToDecide(ctx context.Context, q keep.Escalation, d keep.Decision) (keep.Item, error) {
+	item, err := o.store.Item(ctx, q.Workflow, q.Item)
+	if err == nil {
+		err = o.inDoubt(ctx, item, d.Action)
+	}
+	return item, err
 }
 
 func (o *Operator) itemSkipped(ctx context.Context, w keep.WorkflowName, id string, now time.Time) (keep.Change, error) {

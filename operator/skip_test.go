@@ -103,3 +103,25 @@ func TestReprocessItemInDoubt(t *testing.T) {
 		}
 	}
 }
+
+// Nor by an answer to a question about another call of it, and it is not left either.
+func TestAnswerAboutAnItemInDoubt(t *testing.T) {
+	for _, action := range []keep.Action{keep.Reprocess, keep.Skip} {
+		for _, state := range []keep.MutationState{keep.InFlight, keep.NeedsReconcile, keep.Indeterminate, keep.Failed} {
+			s := memory.New()
+			run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "j", Kind: keep.Job, Phase: keep.Running,
+				Status: keep.StatusPerson, CreatedAt: noon, UpdatedAt: noon}
+			m := keep.Mutation{Key: "item_1", Workflow: "w", Run: "run_1", Item: "a", Attempt: 1, Tool: "x.y", Level: keep.LevelNone, Token: "t",
+				State: state, Pin: []byte(`{}`), PinHash: "00", Attempts: 1, CallDeadline: noon, CreatedAt: noon, UpdatedAt: noon}
+			q := keep.Escalation{ID: "esc_1", Kind: keep.AskItem, Workflow: "w", Run: "run_1", Item: "a",
+				Question: "?", Choices: []keep.Choice{{Action: keep.Reprocess}, {Action: keep.Skip}}, CreatedAt: noon}
+			commit(t, s, keep.PutRun{Run: run}, keep.PutItem{Item: keep.Item{Workflow: "w", ID: "a", Status: keep.ItemAttention, Attempt: 1, CreatedAt: noon, UpdatedAt: noon}},
+				keep.PutMutation{Mutation: m}, keep.OpenEscalation{Escalation: q})
+			err := newOperator(t, s).Decide(t.Context(), "esc_1", keep.Decision{Action: action, By: "ann"})
+			_, refused := errors.AsType[*operator.ItemError](err)
+			if it, _ := s.Item(t.Context(), "w", "a"); refused != (state != keep.Failed) || refused != (it.Status == keep.ItemAttention) {
+				t.Errorf("%s: %s: %v; the item is %+v", state, action, err, it)
+			}
+		}
+	}
+}

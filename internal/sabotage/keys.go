@@ -212,6 +212,8 @@ var keysBreaks = []Break{
 		_ = end`, "./idempotency -run TestAnswerBesideASilentRenewal"},
 	{"guard-waits-a-lease-for-a-renewal", "once", "idempotency/execute.go",
 		`context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease/3)`, `context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease)`, "./idempotency -run TestRenewalThatIsLost"},
+	{"answer-about-an-item-goes-past-a-doubt", "once", "operator/decide.go",
+		`		err = o.inDoubt(ctx, item, d.Action)`, `		err = nil`, "./operator -run TestAnswerAboutAnItemInDoubt"},
 	{"guard-crash-frees-the-key-in-a-key-world", "once", "law/key/law.go",
 		`		LeaseEnded: Unknown,`, `		LeaseEnded: Released,`, "./idempotency -run TestKeyWorlds"},
 	{"guard-late-owner-is-believed-in-a-key-world", "settled-stays", "law/key/law.go",

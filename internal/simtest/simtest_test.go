@@ -114,6 +114,11 @@ func TestSeedWithABreakerOfTheDead(t *testing.T) {
 	breaksNoLaw(t, 1795951408432497955)
 }
 
+// TestSeedWithAnItemInDoubt has a person who does an item again, asked about one call of it, while nobody knew whether another one had happened.
+func TestSeedWithAnItemInDoubt(t *testing.T) {
+	breaksNoLaw(t, 1795994902987907673)
+}
+
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
 
 // TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.
