@@ -161,16 +161,21 @@ func TestWaiterOfABlockedStore(t *testing.T) {
 	})
 }
 
-// Without its store a guard executes nothing beside an execution of its own: it knows of that one.
-func TestDuplicateWithoutTheStore(t *testing.T) {
-	t.Parallel()
-	begun, leave := make(chan struct{}), make(chan struct{})
-	w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), func(_ http.ResponseWriter, r *http.Request) {
+// holdsFirst is a handler that closes begun when the request with X-First comes, and answers that one when leave is closed.
+func holdsFirst(begun, leave chan struct{}) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-First") != "" {
 			close(begun)
 			<-leave
 		}
-	})
+	}
+}
+
+// Without its store a guard executes nothing beside an execution of its own: it knows of that one.
+func TestDuplicateWithoutTheStore(t *testing.T) {
+	t.Parallel()
+	begun, leave := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), holdsFirst(begun, leave))
 	done := make(chan struct{})
 	go func() { defer close(done); w.do(with("k", header("X-First", "1"))) }()
 	<-begun
@@ -195,12 +200,7 @@ func TestDuplicateWithoutTheStore(t *testing.T) {
 func TestDuplicateOfOneWithoutARecord(t *testing.T) {
 	t.Parallel()
 	begun, leave := make(chan struct{}), make(chan struct{})
-	w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), func(_ http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-First") != "" {
-			close(begun)
-			<-leave
-		}
-	})
+	w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), holdsFirst(begun, leave))
 	w.store.failRead.Store(true)
 	w.store.failWrite.Store(true)
 	done := make(chan struct{})
@@ -222,33 +222,33 @@ func TestDuplicateOfOneWithoutARecord(t *testing.T) {
 // A request that was executed, and whose outcome could not be recorded, is not executed once more by the same process while the store is away.
 func TestRetryOfOneThatIsNotRecorded(t *testing.T) {
 	t.Parallel()
-	cfg := rule(idempotency.Rule{FailOpen: true})
-	cfg.StoreTimeout = 50 * time.Millisecond
-	w := newWorld(t, cfg, nil)
-	w.store.failAfter.Store(1)
-	w.problem(w.do(with("k")), 503, idempotency.KindOutcomeUnknown)
-	w.store.failRead.Store(true)
-	w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
-	w.ran(1)
-	if code := w.do(with("another")).Code; code != 201 {
-		t.Errorf("a request that nobody began: %d", code)
-	}
-	w.ran(2)
-	w.store.failRead.Store(false)
-	w.store.failWrite.Store(false)
-	w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
-	w.ran(2)
-	late, err := key.Apply(w.record("k"), key.Fact{Evidence: key.LeaseEnded, By: "lease"}, time.Now().Add(time.Minute))
-	must(t, err)
-	done, err := key.Apply(late, key.Fact{Evidence: key.Happened, By: "person: pat", Answer: key.Answer{Status: 201}}, time.Now())
-	must(t, err)
-	must(t, w.store.Keys.Write(t.Context(), done))
-	_, err = w.guard.Sweep(t.Context(), time.Now())
-	must(t, err)
-	w.store.failRead.Store(true)
-	w.store.failWrite.Store(true)
-	if code := w.do(with("k")).Code; code != 201 { // what is recorded is not remembered without end
-		t.Errorf("after it was recorded, and the store is away again: %d", code)
-	}
-	w.ran(3)
+	synctest.Test(t, func(t *testing.T) { // no time passes in which a busy machine would take a key too late
+		w := newWorld(t, rule(idempotency.Rule{FailOpen: true}), nil)
+		w.store.failAfter.Store(1)
+		w.problem(w.do(with("k")), 503, idempotency.KindOutcomeUnknown)
+		w.store.failRead.Store(true)
+		w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+		w.ran(1)
+		if code := w.do(with("another")).Code; code != 201 {
+			t.Errorf("a request that nobody began: %d", code)
+		}
+		w.ran(2)
+		w.store.failRead.Store(false)
+		w.store.failWrite.Store(false)
+		w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+		w.ran(2)
+		late, err := key.Apply(w.record("k"), key.Fact{Evidence: key.LeaseEnded, By: "lease"}, time.Now().Add(time.Minute))
+		must(t, err)
+		done, err := key.Apply(late, key.Fact{Evidence: key.Happened, By: "person: pat", Answer: key.Answer{Status: 201}}, time.Now())
+		must(t, err)
+		must(t, w.store.Keys.Write(t.Context(), done))
+		_, err = w.guard.Sweep(t.Context(), time.Now())
+		must(t, err)
+		w.store.failRead.Store(true)
+		w.store.failWrite.Store(true)
+		if code := w.do(with("k")).Code; code != 201 { // what is recorded is not remembered without end
+			t.Errorf("after it was recorded, and the store is away again: %d", code)
+		}
+		w.ran(3)
+	})
 }

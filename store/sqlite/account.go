@@ -124,13 +124,10 @@ func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name strin
 		return err
 	}
 	list, err := db.Accounts(ctx, kind, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(list) == 0:
-		return &keep.NotFoundError{What: "account", ID: name}
 	}
-	return keep.ErrStale
+	return stored.NotDropped(list, name)
 }
 
 // scanAccount reads accountColumns.

@@ -32,3 +32,11 @@ func Refreshes(list []keep.Refresh) []keep.Refresh {
 	}
 	return out
 }
+
+// NotDropped says why an account of a name was not deleted, which list has if it is there: it has another revision, or is gone.
+func NotDropped(list []keep.Account, name string) error {
+	if len(list) == 0 {
+		return &keep.NotFoundError{What: "account", ID: name}
+	}
+	return keep.ErrStale
+}
