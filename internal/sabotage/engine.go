@@ -70,7 +70,7 @@ var engineBreaks = []Break{
 	{"withdrawn-is-another-user", "bound-to-its-world", "engine/sender.go",
 		`case err != nil || !account.Withdrawn(q):`, `default:`, "./engine -run TestUserQuestionIsWithdrawn"},
 	{"withdrawn-while-a-call-waits", "explained", "operator/accounts.go",
-		`return law.Awaits(m, q) })`, `return false })`, "./engine -run TestUserQuestionIsWithdrawn"},
+		`return law.Awaits(m, q) })`, `return false && law.Awaits(m, q) })`, "./engine -run TestUserQuestionIsWithdrawn"},
 	{"renamed-consumer-has-the-name-before", "explained", "engine/actor.go",
 		`!known || h.Kind == keep.Consumer {`, `!known {`, "./host -run TestConsumerWas"},
 	{"renamed-consumer-has-other-keys", "one-at-a-time", "engine/order.go",
