@@ -193,12 +193,21 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 	for _, w := range all {
 		before[w.Name] = w.Version
 	}
-	out := []deployed{}
-	for _, s := range scripts {
+	scripts = slices.Clone(scripts)
+	for i, s := range scripts {
 		// The loaded script is shared; only the name of this copy changes.
 		script := *s.Workflow
 		script.Name = continuedAs(all, script.Definition)
-		s.Workflow = &script
+		if script.Name != s.Name {
+			script.Renamed = []keep.Renamed{{Kind: keep.RenamedWorkflow, Name: string(s.Name), First: string(script.Name)}}
+		}
+		scripts[i].Workflow = &script
+	}
+	if err := project.Apart(scripts); err != nil {
+		return nil, err
+	}
+	out := []deployed{}
+	for _, s := range scripts {
 		w, err := c.Deploy(ctx, s.Name, textOf(s), before[s.Name])
 		switch {
 		// Not tried again: what came in between may be the work of somebody who should be asked.

@@ -35,6 +35,9 @@ func Problems(root string, err error) []terminal.Problem {
 	if e, ok := errors.AsType[*RenameError](err); ok {
 		return e.problems()
 	}
+	if e, ok := errors.AsType[*TwinError](err); ok {
+		return e.problems()
+	}
 	if e, ok := errors.AsType[*sandbox.BuildError](err); ok {
 		return ofBuild(root, e)
 	}

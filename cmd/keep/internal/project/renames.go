@@ -52,9 +52,48 @@ func (e *RenameError) problems() []terminal.Problem {
 	return out
 }
 
+// A TwinError is returned when two scripts continue one workflow of a database, by names that it had one after the other: each
+// deploy would put one in the place of the other, and what the other one does would be done no more.
+type TwinError struct {
+	Workflow keep.WorkflowName // by the name of the database
+	scripts  [2]Script
+}
+
+// Error names both.
+func (e *TwinError) Error() string {
+	return fmt.Sprintf("the workflows %s (%s) and %s (%s) are both what the database continues as %s: each deploy would put one in the place of the other",
+		writtenName(e.scripts[0]), e.scripts[0].File, writtenName(e.scripts[1]), e.scripts[1].File, e.Workflow)
+}
+
+// problems returns it as a complaint about the second one.
+func (e *TwinError) problems() []terminal.Problem {
+	return []terminal.Problem{{Severity: string(workflow.Error), Code: "renamed", File: e.scripts[1].File, Message: e.Error(),
+		Fix: "take was out of one of them, and give it a name that no workflow had"}}
+}
+
+// writtenName returns the name that a script gives its workflow.
+func writtenName(s Script) string {
+	for _, r := range s.Renamed {
+		if r.Kind == keep.RenamedWorkflow {
+			return r.Name
+		}
+	}
+	return string(s.Name)
+}
+
+// Apart returns a *TwinError if two scripts have one name, that of the database.
+func Apart(scripts []Script) error {
+	for i, s := range scripts {
+		if k := slices.IndexFunc(scripts[:i], func(o Script) bool { return o.Name == s.Name }); k >= 0 {
+			return exit.Misusef("%w", &TwinError{s.Name, [2]Script{scripts[k], s}})
+		}
+	}
+	return nil
+}
+
 // Continue gives scripts that say which workflow they were the name by which the database
-// knows it. It returns an error if the database knows both names, or if grants, budgets or retention of cfg are
-// about the other one alone.
+// knows it. It returns an error if the database knows both names, if two of them are one workflow there, or if grants, budgets or
+// retention of cfg are about the other one alone.
 func Continue(ctx context.Context, db host.Names, cfg *config.Config, scripts []Script) error {
 	for i := range scripts {
 		s := &scripts[i]
@@ -72,7 +111,7 @@ func Continue(ctx context.Context, db host.Names, cfg *config.Config, scripts []
 		}
 		s.Workflow = w
 	}
-	return nil
+	return Apart(scripts)
 }
 
 // ruled returns the tables of grants, budgets and retention that are about a workflow by its new name alone.
