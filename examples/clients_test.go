@@ -43,6 +43,8 @@ func TestClients(t *testing.T) {
 			}
 			clientActsOnce(t, command, "authorization")
 			clientActsOnce(t, command, "none") // what it asks about has a state, and no answer
+			clientAsksAgain(t, command, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"act")
+			clientAsksAgain(t, command, "HT")
 			clientIsRefused(t, command, "", "429 busy")
 			clientIsRefused(t, command, "lost", "the outcome is unknown")
 		})
@@ -85,6 +87,30 @@ func clientActsOnce(t *testing.T, command []string, caller string) {
 	}
 	if n := acts.Load(); n != 1 {
 		t.Errorf("it acted %d times, want once", n)
+	}
+}
+
+// clientAsksAgain runs a client whose first answer is cut off after some text of it.
+func clientAsksAgain(t *testing.T, command []string, cut string) {
+	t.Helper()
+	var requests atomic.Int64
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) > 1 {
+			fmt.Fprint(w, `{"acted":1}`)
+			return
+		}
+		c, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprint(c, cut)
+		c.Close()
+	}))
+	defer up.Close()
+	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], up.URL, "order-7", "{}")...).CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || got != `200 {"acted":1}` {
+		t.Errorf("the first answer is cut off after %q: the client says %q, %v", cut, got, err)
 	}
 }
 

@@ -17,6 +17,15 @@ import (
 // try runs the command that a newcomer runs, from the root of the repository.
 func try(t *testing.T, name, dir string) (stdout string) {
 	t.Helper()
+	stdout, stderr, err := tried(t, name, dir)
+	if err != nil {
+		t.Fatalf("try %s: %v\n%s%s", name, err, stdout, stderr)
+	}
+	return stdout
+}
+
+func tried(t *testing.T, name, dir string) (stdout, stderr string, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program("try"), name, dir)
@@ -29,10 +38,32 @@ func try(t *testing.T, name, dir string) (stdout string) {
 	cmd.Env = append(cmd.Env, "TRY_KEEP="+program("keep"))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("try %s: %v\n%s%s", name, err, &out, &errs)
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// A directory that is no copy of an example is neither removed nor run, and neither is one beside it. One that is empty is used.
+func TestTrySparesOtherDirectories(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"gateway", "invoices"} {
+		for _, end := range []string{"", ".next"} {
+			dir := filepath.Join(t.TempDir(), "mine")
+			file := filepath.Join(dir+end, "letter.txt")
+			if err := os.MkdirAll(dir+end, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte("dear"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, said, err := tried(t, name, dir); err == nil || !strings.Contains(said, dir+end+" is there, and no copy") {
+				t.Errorf("try %s: %v, it says %q", name, err, said)
+			}
+			if text, err := os.ReadFile(file); err != nil || string(text) != "dear" {
+				t.Errorf("try %s: a file of the directory is %q, %v", name, text, err)
+			}
+		}
 	}
-	return out.String()
+	try(t, "invoices", t.TempDir())
 }
 
 // Each example of services does against twins what its README.md says.

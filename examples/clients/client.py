@@ -3,6 +3,7 @@
 It acts once, however often it has to ask.
 """
 
+import http.client
 import json
 import os
 import sys
@@ -12,6 +13,8 @@ import urllib.parse
 import urllib.request
 
 ATTEMPTS = 8
+
+NO_ANSWER = (OSError, http.client.HTTPException)  # the second one is of an answer that was cut off
 
 
 class OutcomeUnknown(Exception):
@@ -33,7 +36,7 @@ def send(url, key, body):
                     return answer["status"], answer["body"] or ""
             elif kind != "in-progress" and status not in (425, 429, 502, 503, 504):
                 return status, text
-        except OSError:
+        except NO_ANSWER:
             pass  # no answer: the same request with the same key is safe
         doubt = doubt or status not in (425, 429)
         if not doubt and n == ATTEMPTS - 1:
@@ -51,7 +54,7 @@ def ask(url, problem):
             said = json.loads(text)
             if said.get("state") == "done":
                 return said["answer"]
-        except (OSError, ValueError):
+        except (*NO_ANSWER, ValueError):
             pass  # asked again
         pause(n, {})
     raise OutcomeUnknown("the outcome is unknown")

@@ -60,6 +60,9 @@ func run(ctx context.Context, args []string) (err error) {
 	if len(args) == 2 {
 		to = args[1]
 	}
+	if err := checkCopy(to); err != nil {
+		return err
+	}
 	if scenario != nil { // the twins begin anew, and so does the copy
 		if err := os.RemoveAll(to); err != nil {
 			return err
@@ -86,16 +89,41 @@ func run(ctx context.Context, args []string) (err error) {
 	return t.keep(ctx, "run", t.dir)
 }
 
+// copyMark is a file that says of a directory that it is a copy of this command.
+const copyMark = ".keep-try"
+
+// checkCopy refuses a directory with files that is no copy of this command: it would be removed, or run as if it was one.
+func checkCopy(dir string) error {
+	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && len(list) > 0 && !slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.Name() == copyMark }) {
+		return fmt.Errorf("%s is there, and no copy that this command made: name another directory, or remove it yourself", dir)
+	}
+	return err
+}
+
 // copyOnce copies an example, unless it was copied before, and makes its database.
 func copyOnce(from, to string) error {
-	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+	if list, err := os.ReadDir(to); err == nil && len(list) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	next := to + ".next" // a copy that was broken off is no copy
+	if err := checkCopy(next); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(next); err != nil {
 		return err
 	}
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+	err := os.MkdirAll(next, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(next, copyMark), nil, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(from, path)
 		if err = errors.Join(err, relErr); err != nil {
 			return err
@@ -117,6 +145,9 @@ func copyOnce(from, to string) error {
 		err = makeDatabase(next)
 	}
 	if err != nil {
+		return err
+	}
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return err
 	}
 	return os.Rename(next, to)
