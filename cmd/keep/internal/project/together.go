@@ -263,14 +263,27 @@ func placeFor(root *os.Root, dir string) error {
 	return err
 }
 
-// replaceIn writes a file whole, with its name when it is on disk, if what has the name is as before.
+// modeOf returns the mode that a file is written with, and whether it is that of what it replaces. What is still to be written is
+// for its owner alone: it has the texts of files that may be.
+func modeOf(root *os.Root, f File) (mode fs.FileMode, kept bool) {
+	if f.Name == pendingName {
+		return 0o600, false
+	}
+	if info, err := root.Stat(f.Name); err == nil && f.Was != "" {
+		return info.Mode().Perm(), true
+	}
+	return 0o644, false
+}
+
+// replaceIn writes a file whole, with its name when it is on disk, if what has the name is as before. It keeps its mode.
 //
 // The directory is synced after the rename: before that a crash may bring the file of before back. What is
 // left of a write that failed is removed; after a kill it stays, hidden and with a name of its own.
 func replaceIn(root *os.Root, f File) (err error) {
 	dir := path.Dir(f.Name)
 	temp := path.Join(dir, ".keep-write-"+rand.Text())
-	out, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	mode, kept := modeOf(root, f)
+	out, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode|0o200)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", f.Name, err)
 	}
@@ -279,7 +292,9 @@ func replaceIn(root *os.Root, f File) (err error) {
 			err = errors.Join(err, gone)
 		}
 	}()
-	_, err = out.WriteString(f.Text)
+	if _, err = out.WriteString(f.Text); err == nil && kept { // whatever the umask is
+		err = out.Chmod(mode)
+	}
 	if err = errors.Join(err, out.Sync(), out.Close()); err == nil {
 		err = put(root, temp, f)
 	}

@@ -28,3 +28,37 @@ func TestEditOfAnotherUser(t *testing.T) {
 		t.Errorf("the script is %q, %v", text, err)
 	}
 }
+
+// A file that is replaced keeps its mode, and until then nobody else reads its new text. Law: permitted.
+func TestWriteTogetherKeepsModes(t *testing.T) {
+	s := newScripts(t)
+	modes := map[string]os.FileMode{"a.js": 0o600, "lib/b.js": 0o750}
+	for name, mode := range modes {
+		if err := os.Chmod(filepath.Join(s.dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mode := func(name string) os.FileMode {
+		t.Helper()
+		info, err := os.Stat(filepath.Join(s.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	err := project.WriteTogether(s.dir, s.edit, func() error {
+		if got := mode(".keep-pending.json"); got&0o077 != 0 {
+			t.Errorf("others may read what is to be written: %v", got)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.has("A B C")
+	for name, want := range modes {
+		if got := mode(name); got != want {
+			t.Errorf("%s has the mode %v, want %v", name, got, want)
+		}
+	}
+}
