@@ -40,55 +40,47 @@ func (d *work) tools() []llm.Tool {
 
 // prompt returns the first message to the model.
 //
-// What the person says stands plain. The script, its tests and what came of conversations before are
-// framed as data, since parts of them may be from strangers. Each conversation begins anew, so what was
+// What the person says stands plain. The script, its tests, what came of conversations before and what the model asked in
+// them are framed as data, since parts of them may be from strangers. Each conversation begins anew, so what was
 // asked and answered is told again.
 func (d *work) prompt() (string, error) {
 	var b strings.Builder
-	frame := func(said string, v any) error {
-		text, ok := v.(string)
-		if !ok {
-			var err error
-			if text, _, err = framed.Encode(v); err != nil {
-				return err
-			}
-		}
-		b.WriteString("\n\n" + framed.Frame(said, text))
-		return nil
-	}
 	if d.Base == nil {
 		fmt.Fprintf(&b, "Write a workflow. The person says what it is for:\n\n%s", d.Intent)
 	} else {
 		fmt.Fprintf(&b, "Change version %s of the workflow %q, and nothing else of it. The person says what is to be changed:\n\n%s", d.Base.Version, d.Base.Workflow, d.Intent)
-		if err := frame("It is the script as it is now.", d.Base.Source); err != nil {
-			return "", err
-		}
-		if d.isLarge() {
-			b.WriteString("\n\nIt is made of several files. To check, test, plan and propose give as files only those that you change, with their whole texts.")
-			for _, name := range slices.Sorted(maps.Keys(d.Base.Files)) {
-				if err := frame("It is another file of the script. The first line is its name, seen from the directory in which the script is "+d.File+", and not a part of it.", name+"\n"+d.Base.Files[name]); err != nil {
-					return "", err
-				}
-			}
-		}
-		if d.Base.Intent != "" {
-			if err := frame("It is what the workflow is for.", d.Base.Intent); err != nil {
-				return "", err
-			}
-		}
-		if d.Base.Tests != "" {
-			if err := frame("It is the text of its tests. Keep those that are right after the change.", d.Base.Tests); err != nil {
-				return "", err
-			}
-		}
+		d.before(&b)
 	}
 	for _, q := range d.out.Questions {
-		fmt.Fprintf(&b, "\n\nYou asked: %s\nThe person answered: %s", q.Question, q.Answer)
+		frame(&b, "It is what you asked the person.", q.Question)
+		fmt.Fprintf(&b, "\nThe person answered: %s", q.Answer)
 	}
 	if len(d.tried) > 0 {
-		if err := frame("It is what came of the conversations before.", d.tried); err != nil {
+		text, _, err := framed.Encode(d.tried)
+		if err != nil {
 			return "", err
 		}
+		frame(&b, "It is what came of the conversations before.", text)
 	}
 	return b.String(), nil
+}
+
+// frame writes a text as data.
+func frame(b *strings.Builder, said, text string) { b.WriteString("\n\n" + framed.Frame(said, text)) }
+
+// before writes the version that is changed.
+func (d *work) before(b *strings.Builder) {
+	frame(b, "It is the script as it is now.", d.Base.Source)
+	if d.isLarge() {
+		b.WriteString("\n\nIt is made of several files. To check, test, plan and propose give as files only those that you change, with their whole texts.")
+		for _, name := range slices.Sorted(maps.Keys(d.Base.Files)) {
+			frame(b, "It is another file of the script. The first line is its name, seen from the directory in which the script is "+d.File+", and not a part of it.", name+"\n"+d.Base.Files[name])
+		}
+	}
+	if d.Base.Intent != "" {
+		frame(b, "It is what the workflow is for.", d.Base.Intent)
+	}
+	if d.Base.Tests != "" {
+		frame(b, "It is the text of its tests. Keep those that are right after the change.", d.Base.Tests)
+	}
 }
