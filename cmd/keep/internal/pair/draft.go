@@ -135,7 +135,13 @@ func (t Tool) Example() string {
 var (
 	readVerbs   = []string{"list", "get", "search", "find", "read", "query", "fetch", "show", "lookup", "describe", "view", "count", "browse"}
 	changeVerbs = []string{"create", "add", "post", "send", "write", "insert", "make", "upload", "save", "set", "put", "update", "edit", "delete", "remove", "move", "rename",
-		"append", "merge", "close", "assign", "reply", "publish", "submit", "run", "execute", "start", "stop", "cancel", "pay", "charge", "refund", "invite", "modify", "draft", "open"}
+		"append", "merge", "close", "assign", "reply", "publish", "submit", "run", "execute", "start", "stop", "cancel", "pay", "charge", "refund", "invite", "modify", "draft", "open",
+		"mark", "unmark", "replace", "patch", "apply", "upsert", "change", "toggle", "swap", "sort", "unarchive", "clear", "reset", "empty", "flush", "purge", "drop", "truncate", "pop", "take", "claim",
+		"consume", "ack", "acknowledge", "dismiss", "snooze", "subscribe", "unsubscribe", "unfollow", "unwatch", "unstar", "unpin", "unshare", "duplicate", "import", "sync", "restore", "revert", "undo",
+		"transfer", "approve", "accept", "reject", "decline", "confirm", "enable", "disable", "lock", "unlock", "unblock", "mute", "ban", "revoke", "register", "trigger", "restart", "kill", "buy", "notify"}
+	// thingVerbs are of changing where they stand before a verb of reading, as in order_list, and else names of things.
+	thingVerbs = []string{"archive", "follow", "watch", "star", "pin", "like", "vote", "share", "copy", "clone", "fork", "block", "grant", "schedule", "deploy", "push", "commit", "sign", "book", "reserve",
+		"order", "email", "call", "dial", "print"}
 )
 
 // reads reports whether a tool seems to read only: a verb in its name is of reading, and none is of changing.
@@ -151,7 +157,7 @@ func reads(t mcp.ToolInfo) bool {
 	}
 	found := false
 	for _, w := range words(t.Name) {
-		if slices.Contains(changeVerbs, w) {
+		if slices.Contains(changeVerbs, w) || !found && slices.Contains(thingVerbs, w) {
 			return false
 		}
 		found = found || slices.Contains(readVerbs, w)

@@ -86,6 +86,33 @@ func TestDraft(t *testing.T) {
 	}
 }
 
+// A tool whose name has a word of reading beside one of changing is not believed to read: keep gateway pair calls what reads without
+// asking for it.
+func TestDraftOfWhatOnlySoundsLikeReading(t *testing.T) {
+	names := []string{"mark_as_read", "find_and_replace", "archive_list", "clear_search_history", "reset_view_count", "subscribe_to_list",
+		"unsubscribe_from_list", "share_view", "duplicate_list", "copyView", "dismiss_view", "approve_query", "restore-list", "transfer_list",
+		"sync_list", "empty_list", "enable_search", "disable_search", "toggle_view", "import_list", "purge_search", "pop_and_get", "lock_view",
+		"trigger_query", "register_view", "schedule_search", "apply_view", "list_and_flush", "book_view", "order_list", "accept_view", "reject_view"}
+	var tools []string
+	for _, name := range names {
+		tools = append(tools, name+"(message_id! string)")
+	}
+	drafts := pair.Draft(listed(t, append(tools, "reply(message_id! string, body! string)")...))
+	for _, d := range drafts[:len(names)] {
+		if d.Reads {
+			t.Errorf("%s is believed to read", d.Name)
+		}
+	}
+	for _, d := range pair.Draft(listed(t, "get_order()", "list_commits()", "getEmail()", "search_archive()")) {
+		if !d.Reads {
+			t.Errorf("%s is not believed to read", d.Name)
+		}
+	}
+	if reply := drafts[len(names)]; len(reply.Lookups) > 0 {
+		t.Errorf("what reply makes is looked for by %v", reply.Lookups)
+	}
+}
+
 // A draft is a whole pairing in which every tool is of level D, also if a server names its tools to be something
 // else in it.
 func TestDraftIsOfLevelD(t *testing.T) {
