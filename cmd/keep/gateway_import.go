@@ -112,7 +112,9 @@ func importServers(w io.Writer, name string, text []byte) error {
 
 // Names and values that secrets have.
 var (
-	secretName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)key|token|secret|passw|auth|credential|bearer`) })
+	secretName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)key|token|secret|passw|passphrase|auth|credential|bearer|cookie|(^|[^a-z])(pass|pwd|pat)([^a-z]|$)`)
+	})
 	secretValue = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )|^[A-Za-z0-9_-]{32,}$`)
 	})

@@ -42,3 +42,21 @@ func TestImportedDSN(t *testing.T) {
 		t.Errorf("an address as a DSN: %s, want %s", got, want)
 	}
 }
+
+// A password has short names, too.
+func TestImportedPasswords(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--pass", "hunter2"}, {"-e", "SMTP_PASS=hunter2"}, {"--env=SMTP_PASS=hunter2"}, {"--db-pass=hunter2"}, {"MYSQL_PASS=hunter2"}, {"--pwd", "hunter2"}, {"DB_PWD=hunter2"}, {"--passphrase", "hunter2"},
+		{"--pat", "hunter2"}, {"JIRA_PAT=hunter2"}, {"--cookie", "sid=hunter2"},
+	} {
+		if got := strings.Join(arguments("shop", map[string]int{}, args), " "); strings.Contains(got, "hunter2") || !strings.Contains(got, "${env:SHOP_") {
+			t.Errorf("%q: %s", args, got)
+		}
+	}
+	for _, args := range [][]string{{"-e", "LEVEL=info"}, {"--path", "/srv"}, {"--pattern=a"}, {"bypass=1"}, {"--compass", "on"}} {
+		if got := strings.Join(arguments("shop", map[string]int{}, args), " "); got != strings.Join(args, " ") {
+			t.Errorf("%q: %s", args, got)
+		}
+	}
+}

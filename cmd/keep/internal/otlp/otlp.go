@@ -128,8 +128,7 @@ func (e *Exporter) send(ctx context.Context, body []byte) (wait time.Duration, e
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		after, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-		wait = time.Duration(max(after, 0)) * time.Second
+		wait = waitOf(resp.Header.Get("Retry-After"))
 	default:
 		if resp.StatusCode/100 == 2 {
 			return 0, nil
@@ -137,6 +136,12 @@ func (e *Exporter) send(ctx context.Context, body []byte) (wait time.Duration, e
 		wait = -1
 	}
 	return wait, fmt.Errorf("send spans: the collector answered %s", resp.Status)
+}
+
+// waitOf returns how long a collector asks to be left alone, at most maxWait.
+func waitOf(after string) time.Duration {
+	seconds, _ := strconv.Atoi(after) // of too large a number the largest, and else zero
+	return time.Duration(min(max(seconds, 0), int(maxWait/time.Second))) * time.Second
 }
 
 // Shutdown closes idle connections.

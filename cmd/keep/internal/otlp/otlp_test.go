@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -153,6 +154,15 @@ func TestBusyCollector(t *testing.T) {
 			t.Errorf("Retry-After %q: %v after %d requests, want none after two", after, err, calls)
 		}
 		srv.Close()
+	}
+}
+
+// A collector that wants to be left alone for longer than can be counted is asked again after the longest wait.
+func TestLongRetryAfter(t *testing.T) {
+	for _, after := range []string{"10000000000", "99999999999999999999"} {
+		if got := otlp.WaitOf(after); got != 3*time.Second {
+			t.Errorf("Retry-After %s: %s, want 3s", after, got)
+		}
 	}
 }
 

@@ -1,0 +1,4 @@
+package otlp
+
+// WaitOf is waitOf.
+var WaitOf = waitOf
