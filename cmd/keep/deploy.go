@@ -179,6 +179,21 @@ func continuedAs(all []api.Workflow, d keep.Definition) keep.WorkflowName {
 	return followed.Name
 }
 
+// continued returns scripts by the names by which a database that has all continues them. Two that are one there are refused.
+func continued(all []api.Workflow, scripts []project.Script) ([]project.Script, error) {
+	scripts = slices.Clone(scripts)
+	for i, s := range scripts {
+		// The loaded script is shared; only the name of this copy changes.
+		script := *s.Workflow
+		script.Name = continuedAs(all, script.Definition)
+		if script.Name != s.Name {
+			script.Renamed = []keep.Renamed{{Kind: keep.RenamedWorkflow, Name: string(s.Name), First: string(script.Name)}}
+		}
+		scripts[i].Workflow = &script
+	}
+	return scripts, project.Apart(scripts)
+}
+
 // deployScripts makes each script current, in the place of the version that is
 // current now. The versions are read once, before the first: if somebody deploys meanwhile, the
 // deploy of that script fails as stale and does not undo the other one. Scripts before it stay
@@ -193,17 +208,7 @@ func (a *app) deployScripts(ctx context.Context, c *api.Client, p *project.Proje
 	for _, w := range all {
 		before[w.Name] = w.Version
 	}
-	scripts = slices.Clone(scripts)
-	for i, s := range scripts {
-		// The loaded script is shared; only the name of this copy changes.
-		script := *s.Workflow
-		script.Name = continuedAs(all, script.Definition)
-		if script.Name != s.Name {
-			script.Renamed = []keep.Renamed{{Kind: keep.RenamedWorkflow, Name: string(s.Name), First: string(script.Name)}}
-		}
-		scripts[i].Workflow = &script
-	}
-	if err := project.Apart(scripts); err != nil {
+	if scripts, err = continued(all, scripts); err != nil {
 		return nil, err
 	}
 	out := []deployed{}
