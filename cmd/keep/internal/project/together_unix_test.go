@@ -32,7 +32,7 @@ func TestEditOfAnotherUser(t *testing.T) {
 // A file that is replaced keeps its mode, and until then nobody else reads its new text. Law: permitted.
 func TestWriteTogetherKeepsModes(t *testing.T) {
 	s := newScripts(t)
-	modes := map[string]os.FileMode{"a.js": 0o600, "lib/b.js": 0o750}
+	modes := map[string]os.FileMode{"a.js": 0o600, "lib/b.js": 0o777} // one that no umask leaves
 	for name, mode := range modes {
 		if err := os.Chmod(filepath.Join(s.dir, name), mode); err != nil {
 			t.Fatal(err)
