@@ -363,6 +363,8 @@ var edgesBreaks = []Break{
 `, "./cmd/keep/internal/project -run TestWriteTogetherKeepsModes"},
 	{"question-of-a-model-answers-itself", "permitted", "cmd/keep/internal/draft/prompt.go",
 		`frame(&b, "It is what you asked the person.", q.Question)`, `fmt.Fprint(&b, "\n\nYou asked: ", q.Question)`, "./cmd/keep/internal/draft -run TestQuestionIsData"},
+	{"part-of-a-file-is-written-anew", "nothing-lost", "cmd/keep/internal/draft/draft.go",
+		`if n := len(texts[name]); n+len(name) >= framed.MaxData {`, `if n := len(texts[name]); n+len(name) >= MaxText {`, "./cmd/keep/internal/draft -run TestLargeFileIsNotCut"},
 	{"tool-that-marks-as-read-only-reads", "permitted", "cmd/keep/internal/pair/draft.go",
 		`		"mark", "unmark",`, `		"unmark",`, "./cmd/keep/internal/pair -run TestDraftOfWhatOnlySoundsLikeReading"},
 	{"archive-of-a-list-only-reads", "permitted", "cmd/keep/internal/pair/draft.go",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,6 +125,9 @@ type work struct {
 // the sandbox, the database or the terminal failed, or that ctx ended.
 func (w *Writer) Write(ctx context.Context, t Task) (Outcome, error) {
 	d := &work{Writer: w, Task: t, begun: time.Now()}
+	if d.out.Why = t.tooLarge(); d.out.Why != "" {
+		return d.out, nil
+	}
 	for d.out.Draft == nil && len(d.out.Open) == 0 {
 		if d.out.Why = d.stop(d.out.Attempts, d.out.Used); d.out.Why != "" {
 			if len(d.tried) > 0 {
@@ -142,6 +146,21 @@ func (w *Writer) Write(ctx context.Context, t Task) (Outcome, error) {
 		}
 	}
 	return d.out, nil
+}
+
+// tooLarge says which file is longer than what a model is shown of one: it hands over whole texts, and would leave the rest out.
+func (t Task) tooLarge() string {
+	if t.Base == nil {
+		return ""
+	}
+	texts := map[string]string{"the script": t.Base.Source, "the text of its tests": t.Base.Tests}
+	maps.Copy(texts, t.Base.Files)
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if n := len(texts[name]); n+len(name) >= framed.MaxData { // its name may stand before it
+			return fmt.Sprintf("%s has %d bytes, and a model is shown at most %d of a file", framed.Visible(name), n, framed.MaxData)
+		}
+	}
+	return ""
 }
 
 // stop says why the model is not asked any more, with so many attempts behind it.

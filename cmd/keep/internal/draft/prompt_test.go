@@ -51,3 +51,19 @@ func TestQuestionIsData(t *testing.T) {
 		t.Errorf("the next conversation is told:\n%s", m.told[1])
 	}
 }
+
+// A model that is shown a part of a file would write the whole of it anew, without the rest: it is not asked. Law: nothing lost.
+func TestLargeFileIsNotCut(t *testing.T) {
+	large := strings.Repeat("// a line\n", 10_000)
+	for name, base := range map[string]draft.Base{
+		"the script": {Source: large}, "the text of its tests": {Source: "a", Tests: large}, "lib/b.js": {Source: "a", Files: map[string]string{"lib/b.js": large}},
+	} {
+		m := &asking{question: "Which?"}
+		w := draft.Writer{Model: m, Limits: repair.Limits{Attempts: 2, Tokens: 1000}, Questions: 1, Time: time.Hour, Tools: new(mcp.Toolbox),
+			Ask: func(context.Context, string) (string, error) { return "that", nil }}
+		out, err := w.Write(t.Context(), draft.Task{Intent: "say it otherwise", File: "a.js", Base: &base})
+		if err != nil || len(m.told) > 0 || !strings.Contains(out.Why, name+" has 100000 bytes") {
+			t.Errorf("%s: %d conversations, why %q, %v", name, len(m.told), out.Why, err)
+		}
+	}
+}
