@@ -201,13 +201,23 @@ func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 		after = make(map[string]string)
 	}
 	before[s.File], after[s.File] = e.Source, d.Source
-	e.diff = view.DiffText(before, after)
+	e.diff = append(view.DiffText(before, after), e.diffOfTests(s.File, d.Tests)...)
 	err = d.client().Call(ctx, d.cfg, d.opening(database.ToRead), func(c *api.Client) (err error) {
 		e.comparison, err = c.Compare(ctx, e.Workflow, api.CompareRequest{Script: &s})
 		return err
 	})
 	d.report.edited = &edited{BaseVersion: e.Version, Diff: strings.Join(e.diff, "\n"), Comparison: e.comparison, Broken: append([]mcp.Verdict{}, d.Broken...)}
 	return err
+}
+
+// diffOfTests returns what changes in the tests of before, which are replaced, too.
+func (e *editing) diffOfTests(script, after string) []string {
+	tests, _ := besides(script)
+	lines := view.DiffText(map[string]string{tests: e.Tests}, map[string]string{tests: after})
+	if e.Tests == "" || len(lines) == 0 {
+		return nil
+	}
+	return append([]string{"=== " + tests}, lines...)
 }
 
 // show shows what changes, in what the person has to weigh: the text, tests that no longer hold,

@@ -65,7 +65,7 @@ func TestEdit(t *testing.T) {
 	}
 	w := writtenOf(t, out)
 	if w.State != "waiting" || *w.Version != "2.0" || w.BaseVersion != "1.0" || w.File != nil || w.Draft == nil || w.Comparison.Impact != "impactful" ||
-		!strings.Contains(w.Diff, `-     async mutate`) || !strings.Contains(w.Diff, `" came" }); },`) || len(w.BrokenTests) != 1 || w.BrokenTests[0].Name != "notes each file once" {
+		!strings.Contains(w.Diff, `-     async mutate`) || !strings.Contains(w.Diff, "=== note-files.test.toml\n") || !strings.Contains(w.Diff, `" came" }); },`) || len(w.BrokenTests) != 1 || w.BrokenTests[0].Name != "notes each file once" {
 		t.Errorf("it says %s", out)
 	}
 	if textOfFile(t, dir, "note-files.js") != writtenScript || textOfFile(t, *w.Draft, "workflow.js") != changed {

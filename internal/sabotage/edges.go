@@ -365,6 +365,8 @@ var edgesBreaks = []Break{
 		`frame(&b, "It is what you asked the person.", q.Question)`, `fmt.Fprint(&b, "\n\nYou asked: ", q.Question)`, "./cmd/keep/internal/draft -run TestQuestionIsData"},
 	{"part-of-a-file-is-written-anew", "nothing-lost", "cmd/keep/internal/draft/draft.go",
 		`if n := len(texts[name]); n+len(name) >= framed.MaxData {`, `if n := len(texts[name]); n+len(name) >= MaxText {`, "./cmd/keep/internal/draft -run TestLargeFileIsNotCut"},
+	{"tests-are-replaced-unseen", "explained", "cmd/keep/edit.go",
+		`if e.Tests == "" || len(lines) == 0 {`, `if e.Tests == "" || len(lines) > 0 {`, "./cmd/keep -run TestEdit$"},
 	{"tool-that-marks-as-read-only-reads", "permitted", "cmd/keep/internal/pair/draft.go",
 		`		"mark", "unmark",`, `		"unmark",`, "./cmd/keep/internal/pair -run TestDraftOfWhatOnlySoundsLikeReading"},
 	{"archive-of-a-list-only-reads", "permitted", "cmd/keep/internal/pair/draft.go",
