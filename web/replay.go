@@ -38,10 +38,13 @@ func (s *site) replay(r *http.Request) (page, error) {
 	if s.cfg.Replayer == nil {
 		return p, refusef("this host replays no runs")
 	}
+	if err := r.ParseForm(); err != nil { // else a script that is too large would be none
+		return p, err
+	}
 	d := &replayData{Run: run}
 	p.Data = d
 	var q api.ReplayRequest
-	switch source, version := r.PostFormValue("source"), r.PostFormValue("version"); {
+	switch source, version := r.PostForm.Get("source"), r.PostForm.Get("version"); {
 	case strings.TrimSpace(source) != "":
 		q.Script = &api.Script{File: "pasted.ts", Source: source} // JavaScript is TypeScript, too
 		d.With = "the script that you pasted"
