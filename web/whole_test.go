@@ -96,6 +96,30 @@ func TestScriptThatIsTooLargeIsNotLeftOut(t *testing.T) {
 	}
 }
 
+// What a form takes is as large as what its page offers to set: the result of a call, and a value beside thousands of others.
+func TestFormTakesWhatItsPageOffers(t *testing.T) {
+	db := memory.New()
+	doubts(t, db, 1, nil)
+	result := `"` + strings.Repeat("é", 100<<10) + `"`
+	pagesAs(t, db, access.Operator)("POST", "/inbox/esc_0", url.Values{"action": {"happened"}, "result": {result}}).want(t, http.StatusSeeOther)
+	if m, err := db.Mutation(t.Context(), "mut_0"); err != nil || len(m.Result) != len(result) {
+		t.Errorf("the result has %d bytes, %v", len(m.Result), err)
+	}
+
+	w := newWorld(t, "counter.js")
+	w.began("counter", "count")
+	w.trigger("counter", "count")
+	var changes []keep.Change
+	for i := range 3000 {
+		changes = append(changes, keep.SetKV{Producer: "count", Key: fmt.Sprintf("page-%04d", i), Value: []byte("1")})
+	}
+	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: keepNow(), Changes: changes}))
+	const page = "/workflows/counter/checkpoint"
+	root := w.as("root", access.Admin)
+	form := append(formOf(t, root.get(page+"?handler=count").body), "key", "n", "verb", "set", "value", `"`+strings.Repeat("é", 30<<10)+`"`)
+	root.post(page+"/values", form...).want(t, http.StatusOK, "The value is changed", "the beginning of 60.0 KiB")
+}
+
 // A failure of Keep's own among several answers is in its log, and its text, which may have paths or addresses, on no page.
 func TestSeveralAnswersThatFailAreLogged(t *testing.T) {
 	db := memory.New()

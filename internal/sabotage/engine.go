@@ -311,6 +311,8 @@ var engineBreaks = []Break{
 		`		case it.Attempt != attempt:`, `		case false:`, "./web -run TestSkipIsOfTheItem"},
 	{"stale-page-answers-another-question", "doubt-is-not-failure", "operator/items.go",
 		`		case q != question:`, `		case false:`, "./web -run TestSkipIsOfTheItem"},
+	{"checkpoint-of-many-values-is-never-set", "explained", "web/web.go",
+		`s.doUpTo(mux, access.Admin, access.MaxBody, "POST /workflows/{name}/checkpoint/values"`, `s.doUpTo(mux, access.Admin, maxForm, "POST /workflows/{name}/checkpoint/values"`, "./web -run TestFormTakes"},
 	{"open-list-becomes-another", "once", "web/inbox_list.go",
 		`err == nil && len(on) > 0 {`, `err == nil && len(on) < 0 {`, "./web -run TestListStays"},
 	{"cancelled-after-the-call", "once", "operator/run.go",
