@@ -24,6 +24,7 @@ type compareForm struct {
 // compareFormOf returns the form of a workflow; nil if this host replays no runs, or there is
 // nothing to compare.
 func (s *site) compareFormOf(name keep.WorkflowName, deployed []keep.Deployment, proposed []keep.Proposal) *compareForm {
+	deployed = slices.DeleteFunc(slices.Clone(deployed), inGo)
 	if s.cfg.Replayer == nil || len(deployed) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -83,12 +84,16 @@ func indented(v json.RawMessage) string {
 	return b.String()
 }
 
+// inGo reports whether no host but the program that has the handlers of a version can go through its runs.
+func inGo(d keep.Deployment) bool { return d.Definition.Go }
+
 // readVersions reads the versions that a run can be gone through with.
 func (s *site) readVersions(ctx context.Context, d *runData) error {
 	if s.cfg.Replayer == nil {
 		return nil
 	}
 	all, err := s.cfg.Store.Deployments(ctx, d.Workflow)
+	all = slices.DeleteFunc(all, inGo)
 	for _, v := range all[:min(len(all), maxShown)] {
 		d.Versions = append(d.Versions, v.Version)
 	}

@@ -120,6 +120,24 @@ func TestFormTakesWhatItsPageOffers(t *testing.T) {
 	root.post(page+"/values", form...).want(t, http.StatusOK, "The value is changed", "the beginning of 60.0 KiB")
 }
 
+// No page offers to go through the runs of a program in Go.
+func TestRunsOfAProgramAreNotOffered(t *testing.T) {
+	w := newWorld(t, "counter.js")
+	now, one := keepNow(), keep.Version{Major: 1}
+	def := keep.Definition{Name: "program", Go: true, Handlers: []keep.Handler{{Name: "pay", Kind: keep.Consumer}}}
+	run := keep.Run{ID: "run_go", Chain: "run_go", Workflow: "program", Version: one, Handler: "pay", Kind: keep.Consumer, Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true, CreatedAt: now, UpdatedAt: now}
+	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "program", At: now, Changes: []keep.Change{
+		keep.Deploy{Deployment: keep.Deployment{Workflow: "program", Version: one, Hash: "h", Entry: "pay (Go)", Code: []byte("{}"), Definition: def, CreatedAt: now}}, keep.PutRun{Run: run}}}))
+	author := w.as("anna", access.Author)
+	for _, path := range []string{"/runs/run_go", "/workflows/program", "/workflows/program/versions/1.0"} {
+		a := author.get(path)
+		a.want(t, http.StatusOK)
+		if strings.Contains(a.body, "Replay…") || strings.Contains(a.body, "What would have been otherwise…") {
+			t.Errorf("%s offers it", path)
+		}
+	}
+}
+
 // A failure of Keep's own among several answers is in its log, and its text, which may have paths or addresses, on no page.
 func TestSeveralAnswersThatFailAreLogged(t *testing.T) {
 	db := memory.New()

@@ -313,6 +313,14 @@ var engineBreaks = []Break{
 		`		case q != question:`, `		case false:`, "./web -run TestSkipIsOfTheItem"},
 	{"checkpoint-of-many-values-is-never-set", "explained", "web/web.go",
 		`s.doUpTo(mux, access.Admin, access.MaxBody, "POST /workflows/{name}/checkpoint/values"`, `s.doUpTo(mux, access.Admin, maxForm, "POST /workflows/{name}/checkpoint/values"`, "./web -run TestFormTakes"},
+	{"program-is-a-failure-of-keep", "explained", "cmd/keep/internal/daemon/replayer.go",
+		`	if !d.Definition.Go {
+		return nil
+	}
+	return &api`, `	if !d.Definition.Go || true {
+		return nil
+	}
+	return &api`, "./cmd/keep/internal/daemon -run TestRunsOfAProgram"},
 	{"open-list-becomes-another", "once", "web/inbox_list.go",
 		`err == nil && len(on) > 0 {`, `err == nil && len(on) < 0 {`, "./web -run TestListStays"},
 	{"cancelled-after-the-call", "once", "operator/run.go",
