@@ -106,6 +106,15 @@ func TestFormTakesWhatItsPageOffers(t *testing.T) {
 		t.Errorf("the result has %d bytes, %v", len(m.Result), err)
 	}
 
+	d := newLinkDesk(t, memory.New())
+	q, note := d.asked("1", nil), strings.Repeat("字", 4000)
+	l := d.to(q, "webhook")
+	at, _, _ := strings.Cut(l.URL, "?")
+	d.ask("POST", at, url.Values{"code": {l.Code}, "action": {"reject"}, "note": {note}}).want(t, http.StatusSeeOther)
+	if got := d.decision(q); got == nil || got.Note != note {
+		t.Error("the note of a link's page is not recorded")
+	}
+
 	w := newWorld(t, "counter.js")
 	w.began("counter", "count")
 	w.trigger("counter", "count")
