@@ -35,6 +35,7 @@ const Prefix = "/api/v1"
 type Actor interface {
 	Skipper
 	ItemActor
+	ItemSkipper
 	WorkflowActor
 	Pauser
 	GrantActor
@@ -58,7 +59,12 @@ type ItemActor interface {
 	CanDoItem(it keep.Item, action keep.Action) error
 	ReprocessItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 	ReprocessAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error
+}
+
+// An ItemSkipper leaves items, and takes them up again.
+type ItemSkipper interface {
 	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	SkipShownItem(ctx context.Context, w keep.WorkflowName, id string, attempt int, question keep.EscalationID, d keep.Decision) error
 	UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 }
 

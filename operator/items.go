@@ -75,9 +75,31 @@ func (o *Operator) reprocess(ctx context.Context, w keep.WorkflowName, id string
 
 // SkipItem leaves an item that is not done: its job passes it over from now on.
 func (o *Operator) SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error {
+	return o.leaveItem(ctx, w, id, d, func(keep.Item, keep.EscalationID) error { return nil })
+}
+
+// SkipShownItem is SkipItem of an item that is at that attempt, and about which that question is open, or none if it is empty; else
+// *ItemError: who leaves what was shown answers no question that was not, and leaves no later attempt.
+func (o *Operator) SkipShownItem(ctx context.Context, w keep.WorkflowName, id string, attempt int, question keep.EscalationID, d keep.Decision) error {
+	return o.leaveItem(ctx, w, id, d, func(it keep.Item, q keep.EscalationID) error {
+		switch {
+		case it.Attempt != attempt:
+			return &ItemError{it.ID, it.Status, keep.Skip, fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", it.Attempt, attempt)}
+		case q != question:
+			return &ItemError{it.ID, it.Status, keep.Skip, "another question about it is open than was shown, or none"}
+		}
+		return nil
+	})
+}
+
+// leaveItem skips an item that check accepts, with the open question about it.
+func (o *Operator) leaveItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision, check func(keep.Item, keep.EscalationID) error) error {
 	return o.changeItem(ctx, w, id, keep.Skip, func(it keep.Item) error {
 		d.Action = keep.Skip
 		q, err := o.itemQuestion(ctx, it)
+		if err == nil {
+			err = check(it, q)
+		}
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type compareForm struct {
 // compareFormOf returns the form of a workflow; nil if this host replays no runs, or there is
 // nothing to compare.
 func (s *site) compareFormOf(name keep.WorkflowName, deployed []keep.Deployment, proposed []keep.Proposal) *compareForm {
+	deployed = slices.DeleteFunc(slices.Clone(deployed), inGo)
 	if s.cfg.Replayer == nil || len(deployed) == 0 {
 		return nil
 	}
@@ -80,14 +81,17 @@ func (s *site) compare(r *http.Request) (page, error) {
 	if s.cfg.Replayer == nil {
 		return p, refusef("this host replays no runs")
 	}
+	if err := r.ParseForm(); err != nil { // else a script that is too large would be none
+		return p, err
+	}
 	d := &compareData{Workflow: w.Name}
 	p.Data = d
-	q := api.CompareRequest{From: r.PostFormValue("from")}
-	if source := r.PostFormValue("source"); strings.TrimSpace(source) != "" {
+	q := api.CompareRequest{From: r.PostForm.Get("from")}
+	if source := r.PostForm.Get("source"); strings.TrimSpace(source) != "" {
 		q.Script = &api.Script{File: "pasted.ts", Source: source} // JavaScript is TypeScript, too
 		d.With = "the script that you pasted"
 	} else {
-		q.Version = r.PostFormValue("version")
+		q.Version = r.PostForm.Get("version")
 		d.With = "version " + q.Version
 	}
 	d.Comparison, err = s.cfg.Replayer.Compare(r.Context(), w.Name, q)

@@ -151,14 +151,24 @@ func (c card) Deploys() bool {
 	return c.Kind == keep.AskLogic && c.Workflow != "" && c.ClosedAt.IsZero()
 }
 
-// Hidden reports whether a list hides part of what is to be approved.
+// Hidden reports whether a list hides part of what an answer agrees to: a call that is made, a grant, or a tool as it is now. The call
+// of a doubt is shown with its payload.
 func (c card) Hidden() bool {
-	return c.Kind == keep.AskApproval && len(c.Attempted) > listShows
+	return (c.Allows(keep.Approve) || c.Allows(keep.DoAgain) || c.Allows(keep.Reprocess)) && len(c.attempted()) > listShows
+}
+
+// attempted is what the question is about, with all of a call that is to be approved: after a doubt a question has its beginning.
+func (c card) attempted() string {
+	if c.Approval == nil || strings.Contains(c.Attempted, string(c.Approval.Payload)) {
+		return c.Attempted
+	}
+	return c.Attempted + "\n\nall of what would be sent now: " + string(c.Approval.Payload)
 }
 
 // Whole is all of what was or would be sent, as the question's page shows it.
 func (c card) Whole() payload {
-	return payload{Name: "Attempted, as Keep saw it", Text: cut(maxPreview, c.Attempted), Size: len(c.Attempted), Cut: len(c.Attempted) > maxPreview,
+	all := c.attempted()
+	return payload{Name: "Attempted, as Keep saw it", Text: cut(maxPreview, all), Size: len(all), Cut: len(all) > maxPreview,
 		Link: "/inbox/" + url.PathEscape(string(c.ID)) + "/attempted"}
 }
 
@@ -472,7 +482,7 @@ func (s *site) attemptedFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	asFile(w, string(q.ID)+".txt", "text/plain; charset=utf-8")
-	_, err = io.WriteString(w, q.Attempted)
+	_, err = io.WriteString(w, cardOf(q).attempted())
 	return err
 }
 

@@ -184,15 +184,28 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 			return "/item/confirm" + itemQuery(w, id) + "&" + url.Values{"note": {d.Note}}.Encode(), "", nil
 		}
 		// The second press is for the attempt that its page shows: a stale page does nothing a second time.
-		attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
+		attempt, err := shownAttempt(r)
 		if err != nil {
-			return "", "", refusef("what is done again is shown first")
+			return "", "", err
 		}
 		return to, "reprocess", s.cfg.Actor.ReprocessAttempt(r.Context(), w, id, attempt, d)
 	case keep.Skip:
-		return to, "item-skipped", s.cfg.Actor.SkipItem(r.Context(), w, id, d)
+		attempt, err := shownAttempt(r)
+		if err != nil {
+			return "", "", err
+		}
+		return to, "item-skipped", s.cfg.Actor.SkipShownItem(r.Context(), w, id, attempt, keep.EscalationID(r.PostForm.Get("question")), d)
 	case keep.Unskip:
 		return to, "item-unskipped", s.cfg.Actor.UnskipItem(r.Context(), w, id, d)
 	}
 	return "", "", refusef("an item can be reprocessed, or skipped, or its skip undone, not %q", cut(40, string(d.Action)))
+}
+
+// shownAttempt returns the attempt of an item that the page of a form showed.
+func shownAttempt(r *http.Request) (int, error) {
+	attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
+	if err != nil {
+		return 0, refusef("what is decided about an item is shown first")
+	}
+	return attempt, nil
 }

@@ -123,8 +123,13 @@ func (s *site) do(mux *http.ServeMux, pattern string, a action) {
 // doAs routes to an action, and shows another page after it: to load that again
 // does nothing twice.
 func (s *site) doAs(mux *http.ServeMux, need access.Role, pattern string, a action) {
+	s.doUpTo(mux, need, maxForm, pattern, a)
+}
+
+// doUpTo is doAs for a form of at most so many bytes.
+func (s *site) doUpTo(mux *http.ServeMux, need access.Role, most int64, pattern string, a action) {
 	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
-		limitBody(w, r)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		to, did, err := a(r)
 		if err != nil {
 			s.fail(w, r, err)
@@ -151,7 +156,8 @@ func (s *site) file(mux *http.ServeMux, pattern string, f func(http.ResponseWrit
 	}))
 }
 
-// maxForm bounds the body of a request: a note and a few names.
+// maxForm bounds the body of a request: a note and a few names. A form with the result of a call, or with a value of a checkpoint and
+// what tells which of all its values were shown, is as large as a request of the API may be.
 const maxForm = 64 << 10
 
 // limitBody refuses a larger body as it is read; fail says so.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/keep-run/keep"
@@ -38,10 +39,13 @@ func (s *site) replay(r *http.Request) (page, error) {
 	if s.cfg.Replayer == nil {
 		return p, refusef("this host replays no runs")
 	}
+	if err := r.ParseForm(); err != nil { // else a script that is too large would be none
+		return p, err
+	}
 	d := &replayData{Run: run}
 	p.Data = d
 	var q api.ReplayRequest
-	switch source, version := r.PostFormValue("source"), r.PostFormValue("version"); {
+	switch source, version := r.PostForm.Get("source"), r.PostForm.Get("version"); {
 	case strings.TrimSpace(source) != "":
 		q.Script = &api.Script{File: "pasted.ts", Source: source} // JavaScript is TypeScript, too
 		d.With = "the script that you pasted"
@@ -80,12 +84,16 @@ func indented(v json.RawMessage) string {
 	return b.String()
 }
 
+// inGo reports whether no host but the program that has the handlers of a version can go through its runs.
+func inGo(d keep.Deployment) bool { return d.Definition.Go }
+
 // readVersions reads the versions that a run can be gone through with.
 func (s *site) readVersions(ctx context.Context, d *runData) error {
 	if s.cfg.Replayer == nil {
 		return nil
 	}
 	all, err := s.cfg.Store.Deployments(ctx, d.Workflow)
+	all = slices.DeleteFunc(all, inGo)
 	for _, v := range all[:min(len(all), maxShown)] {
 		d.Versions = append(d.Versions, v.Version)
 	}

@@ -57,6 +57,50 @@ func TestReprocessIsOfTheAttemptThatWasShown(t *testing.T) {
 	}
 }
 
+// A stale page skips no later attempt of an item, and answers no question that it did not show.
+func TestSkipIsOfTheItemThatWasShown(t *testing.T) {
+	const path = "/item?workflow=w0&id=17"
+	for name, then := range map[string]func(t *testing.T, db *memory.Store, it keep.Item){
+		"attempt": func(t *testing.T, db *memory.Store, it keep.Item) {
+			it.Attempt++
+			commit(t, db, "w0", it.UpdatedAt, keep.PutItem{Item: it})
+		},
+		"question": func(t *testing.T, db *memory.Store, it keep.Item) {
+			doubts(t, db, 1, func(_ int, m *keep.Mutation, q *keep.Escalation) {
+				m.Item, m.Attempt, q.Item = it.ID, it.Attempt, it.ID
+				q.Choices = append(q.Choices, keep.Choice{Action: keep.Skip, Label: "Skip", Effect: "continues without knowing"})
+			})
+			it.Status = keep.ItemAttention
+			commit(t, db, "w0", it.UpdatedAt, keep.PutItem{Item: it})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := memory.New()
+			now := keepNow()
+			commit(t, db, "w0", now, keep.PutItem{Item: keep.Item{Workflow: "w0", ID: "17", Title: "Order 17", Status: keep.ItemProcessing, Attempt: 1, CreatedAt: now, UpdatedAt: now}})
+			ask := pagesWith(t, db)
+			form := hiddenIn(t, ask("GET", path, nil).body, "action", "skip")
+			it, err := db.Item(t.Context(), "w0", "17")
+			if err != nil {
+				t.Fatal(err)
+			}
+			then(t, db, it)
+			ask("POST", path, form).want(t, http.StatusConflict, "Not in this state", name)
+			if got, err := db.Item(t.Context(), "w0", "17"); err != nil || got.Status == keep.ItemSkipped {
+				t.Errorf("the item is %s, %v", got.Status, err)
+			}
+			if q, err := db.Escalation(t.Context(), "esc_0"); err == nil && q.Decision != nil {
+				t.Errorf("%s decided %s", q.Decision.By, q.Decision.Action)
+			}
+			ask("POST", path, url.Values{"action": {"skip"}}).want(t, http.StatusBadRequest, "shown first")
+			ask("POST", path, hiddenIn(t, ask("GET", path, nil).body, "action", "skip")).want(t, http.StatusSeeOther)
+			if got, err := db.Item(t.Context(), "w0", "17"); err != nil || got.Status != keep.ItemSkipped {
+				t.Errorf("the item is %s, %v", got.Status, err)
+			}
+		})
+	}
+}
+
 // A stale page resumes no workflow that was paused again since for another reason, and overwrites no note.
 func TestPauseIsOfWhatWasShown(t *testing.T) {
 	db := memory.New()

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -145,9 +144,16 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 	}
 	var refused []string
 	for _, id := range ids {
-		if err := s.decideOne(r, keep.EscalationID(id), d); err != nil {
-			refused = append(refused, fmt.Sprintf("%s: %v", cut(80, id), err))
+		err := s.decideOne(r, keep.EscalationID(id), d)
+		if err == nil {
+			continue
 		}
+		why := err.Error()
+		if status, t := statusOf(err); status == http.StatusInternalServerError {
+			s.log.ErrorContext(r.Context(), "answer one of several questions", "question", id, "err", err)
+			why = t.What + ": " + strings.TrimSuffix(t.Why, ".")
+		}
+		refused = append(refused, cut(80, id)+": "+why)
 	}
 	// Those that were answered stay answered; the person reads which were not, and why.
 	if len(refused) > 0 {

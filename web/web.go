@@ -147,7 +147,7 @@ func (s *site) work(mux *http.ServeMux) {
 
 	s.show(mux, "GET /inbox", "inbox", s.inbox)
 	s.show(mux, "GET /inbox/{id}", "question", s.question)
-	s.do(mux, "POST /inbox/{id}", s.decide)
+	s.doUpTo(mux, access.Operator, access.MaxBody, "POST /inbox/{id}", s.decide)
 	mux.HandleFunc("GET /decide/{id}", s.byLink(s.linkShow))
 	mux.HandleFunc("POST /decide/{id}", s.byLink(s.linkDecide))
 	s.showTo(mux, access.Operator, "GET /inbox/together", "together", s.together)
@@ -178,7 +178,7 @@ func (s *site) work(mux *http.ServeMux) {
 	s.do(mux, "POST /workflows/{name}/run", s.trigger)
 	s.show(mux, "GET /workflows/{name}/checkpoint", "checkpoint", s.checkpoint)
 	s.do(mux, "POST /workflows/{name}/checkpoint", s.resetCheckpoint)
-	s.doAs(mux, access.Admin, "POST /workflows/{name}/checkpoint/values", s.setCheckpoint)
+	s.doUpTo(mux, access.Admin, access.MaxBody, "POST /workflows/{name}/checkpoint/values", s.setCheckpoint)
 
 	s.show(mux, "GET /events", "events", s.events)
 	s.show(mux, "GET /event", "event", s.event)

@@ -10,8 +10,8 @@ import (
 	"github.com/keep-run/keep/host/link"
 )
 
-// maxLinkForm bounds what a press sends: a code, an action and a note.
-const maxLinkForm = 16 << 10
+// maxLinkForm bounds what a press sends: a code, an action and a note, of which a character may take 12 bytes.
+const maxLinkForm = 64 << 10
 
 // byLink authenticates by the code of a link, and by nothing else: whoever is logged in
 // decides as himself on the other pages. The identity has no role, so it covers no other

@@ -297,6 +297,30 @@ var engineBreaks = []Break{
 		`rest := leaves(payload, "", used)`, `rest := map[string]string{}; _ = leaves`, "./law/approval -run TestText"},
 	{"many-approved-unseen", "once", "web/together.go",
 		`case vouches(d.Action) && !cardOf(q).ShownWhole():`, `case false:`, "./web -run TestApproveSeveral"},
+	{"grant-is-approved-by-its-beginning", "permitted", "web/inbox.go",
+		`&& len(c.attempted()) > listShows`, `&& c.Kind == keep.AskApproval && len(c.attempted()) > listShows`, "./web -run TestNothingIsAgreedToUnseen"},
+	{"call-after-a-doubt-is-approved-by-its-beginning", "once", "web/inbox.go",
+		`if c.Approval == nil || strings`, `if c.Approval != nil || strings`, "./web -run TestNothingIsAgreedToUnseen"},
+	{"second-press-for-a-beginning", "once", "web/template/page/confirm.html",
+		`{{template "payload" $d.Whole}}`, `{{prose $d.Attempted}}`, "./web -run TestNothingIsAgreedToUnseen"},
+	{"script-that-is-too-large-is-none", "explained", "web/replay.go",
+		`if err := r.ParseForm(); err != nil {`, `if err := r.ParseForm(); err != nil && false {`, "./web -run TestScriptThatIsTooLarge"},
+	{"failure-among-several-is-not-logged", "explained", "web/together.go",
+		`if status, t := statusOf(err); status == http.StatusInternalServerError {`, `if status, t := statusOf(err); status < 0 {`, "./web -run TestSeveralAnswersThatFail"},
+	{"stale-page-skips-another-attempt", "nothing-lost", "operator/items.go",
+		`		case it.Attempt != attempt:`, `		case false:`, "./web -run TestSkipIsOfTheItem"},
+	{"stale-page-answers-another-question", "doubt-is-not-failure", "operator/items.go",
+		`		case q != question:`, `		case false:`, "./web -run TestSkipIsOfTheItem"},
+	{"checkpoint-of-many-values-is-never-set", "explained", "web/web.go",
+		`s.doUpTo(mux, access.Admin, access.MaxBody, "POST /workflows/{name}/checkpoint/values"`, `s.doUpTo(mux, access.Admin, maxForm, "POST /workflows/{name}/checkpoint/values"`, "./web -run TestFormTakes"},
+	{"program-is-a-failure-of-keep", "explained", "cmd/keep/internal/daemon/replayer.go",
+		`	if !d.Definition.Go {
+		return nil
+	}
+	return &api`, `	if !d.Definition.Go || true {
+		return nil
+	}
+	return &api`, "./cmd/keep/internal/daemon -run TestRunsOfAProgram"},
 	{"open-list-becomes-another", "once", "web/inbox_list.go",
 		`err == nil && len(on) > 0 {`, `err == nil && len(on) < 0 {`, "./web -run TestListStays"},
 	{"cancelled-after-the-call", "once", "operator/run.go",

@@ -34,6 +34,9 @@ func (r *ScriptReplayer) Compare(ctx context.Context, name keep.WorkflowName, q 
 	if err != nil {
 		return api.Comparison{}, err
 	}
+	if err := goneThrough(own); err != nil {
+		return api.Comparison{}, err
+	}
 	rt, conns, limits, err := r.Tools(ctx)
 	if err != nil {
 		return api.Comparison{}, err

@@ -35,6 +35,9 @@ func (r *ScriptReplayer) Replay(ctx context.Context, id keep.RunID, q api.Replay
 	if err != nil {
 		return api.Replay{}, fmt.Errorf("the version of the run: %w", err)
 	}
+	if err := goneThrough(own); err != nil {
+		return api.Replay{}, err
+	}
 	rt, conns, limits, err := r.Tools(ctx)
 	if err != nil {
 		return api.Replay{}, err
@@ -52,6 +55,15 @@ func (r *ScriptReplayer) Replay(ctx context.Context, id keep.RunID, q api.Replay
 		return api.Replay{}, err
 	}
 	return replayOf(report), nil
+}
+
+// goneThrough returns why this host cannot go through the runs of a version, which who asks has to know; nil: it can.
+func goneThrough(d keep.Deployment) error {
+	if !d.Definition.Go {
+		return nil
+	}
+	return &api.ScriptError{Mistakes: []api.Mistake{{File: d.Entry, Line: 1, Column: 1,
+		Message: fmt.Sprintf("version %s of workflow %s is written in Go, and only the program that has its handlers can go through its runs", d.Version, d.Workflow)}}}
 }
 
 // Record implements api.Replayer: it makes a test of a run, tried with the version of the run.
