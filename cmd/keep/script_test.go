@@ -83,6 +83,8 @@ var (
 	makeCache   sync.Once
 	sharedBin   string // made by makeBin; empty: not yet
 	makeBin     sync.Once
+
+	source, _ = os.Getwd() // the directory of this package, which tests leave
 )
 
 // buildKeep returns the file of the command, which is built once.
@@ -94,7 +96,9 @@ func buildKeep(tb testing.TB) string {
 			tb.Fatal(err)
 		}
 		sharedBin = dir
-		if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "keep"), ".").CombinedOutput(); err != nil {
+		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "keep"), ".")
+		build.Dir = source
+		if out, err := build.CombinedOutput(); err != nil {
 			tb.Fatalf("go build: %v\n%s", err, out)
 		}
 	})
