@@ -407,6 +407,8 @@ var edgesBreaks = []Break{
 			fmt`, "./web -run TestNoteOverTheSecondPress"},
 	{"log-of-a-script-speaks-as-keep", "explained", "web/funcs.go",
 		`"\r", "\n  │ ", "\n"`, `"\r", "\n", "\n"`, "./web -run TestLogOfAScriptImitatesNothing"},
+	{"plain-secret-is-shown", "permitted", "cmd/keep/internal/config/secret.go",
+		`v.plain = append(v.plain, s)`, `_ = s`, "./cmd/keep/internal/config -run TestPlainSecretIsHidden"},
 	{"secret-that-cannot-be-opened-is-not-set", "explained", "cmd/keep/internal/config/secret.go",
 		`keep secrets set " + name}, sealed.Err}`, `keep secrets set " + name}, nil}`, "./cmd/keep -run TestScripts/accounts$"},
 	{"scripts-that-cannot-be-read-are-left-out", "explained", "cmd/keep/internal/project/project.go",
