@@ -32,7 +32,7 @@ type gate struct {
 	opened time.Time           // when it opened last, as far as this process knows
 	held   int                 // calls of this host that are out
 	last   time.Time           // when the last of them is over
-	parked map[*actor]struct{} // that have a run which waits for the connection to open
+	parked map[*actor]struct{} // that have a run which waits for the connection to open or for its probe
 }
 
 const (
@@ -124,10 +124,22 @@ func (g *gate) accept(row keep.Gate) error {
 		s.Failures = g.state.Failures // each host counts its own
 	}
 	g.state, g.rev = s, row.Rev
-	if was != nil && (s.Shut == nil || s.Shut.Until.Before(was.Until)) {
+	if isSooner(was, s.Shut) {
 		g.wake()
 	}
 	return nil
+}
+
+// isSooner reports whether those who wait by what was known before may claim sooner by what is known now: while a probe is
+// out they wait until it must be over, which may be long after it failed.
+func isSooner(was, now *limit.Shut) bool {
+	switch {
+	case was == nil:
+		return false
+	case now == nil:
+		return true
+	}
+	return now.Until.Before(was.Until) || was.Probe != nil && now.Probe == nil
 }
 
 // wake makes those who wait claim again. The caller holds mu.
@@ -182,6 +194,8 @@ func (g *gate) change(ctx context.Context, f func(s limit.State, now time.Time) 
 				g.state, g.rev = next, rev+1
 				if was.Shut != nil && next.Shut == nil {
 					g.opened = now
+				}
+				if isSooner(was.Shut, next.Shut) {
 					g.wake()
 				}
 			}
@@ -257,11 +271,12 @@ func (g *gate) shut() (limit.Wait, bool) {
 	return g.state.NextCall()
 }
 
-// park makes the actor look again when the connection opens.
-func (g *gate) park(a *actor) {
+// park makes the actor, which was refused with w, look again when the connection opens or its probe fails: at once if that was
+// meanwhile.
+func (g *gate) park(a *actor, w limit.Wait) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state.Shut == nil {
+	if s := g.state.Shut; s == nil || w.Probe && s.Probe == nil {
 		a.Reload()
 		return
 	}

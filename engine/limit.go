@@ -155,7 +155,7 @@ func (a *actor) mayTry(ctx context.Context, r keep.Run) (p *pass, may bool, err 
 	if err != nil || p != nil {
 		return p, true, err
 	}
-	g.park(a)
+	g.park(a, w)
 	for i := range a.open {
 		if a.open[i].Run.ID == r.ID {
 			a.open[i].Run.RetryAt = a.e.notBefore(w)
@@ -205,7 +205,7 @@ func (a *actor) mayAsk(ctx context.Context, t *tool, m keep.Mutation, now bool) 
 		return p, time.Time{}, err
 	}
 	if w.IsShut() {
-		g.park(a)
+		g.park(a, w)
 	}
 	return nil, a.e.notBefore(w), nil
 }

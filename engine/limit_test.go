@@ -460,6 +460,41 @@ func TestABadCallShutsNobodyOut(t *testing.T) {
 	})
 }
 
+// While a probe is out the others wait until it must be over, which may be long after it failed: then they are woken, and
+// the next probe is one of theirs. So a call that fails by its own fault costs them one probe, whatever its timeout.
+func TestAProbeThatFailedWakesTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.limit(limit.Rule{})
+		w.service.timeout = time.Hour
+		start := time.Now()
+		var bad keep.WorkflowName // whose call fails by its own fault
+		var probes []keep.WorkflowName
+		w.service.onMutation = func(m keep.Mutation) error {
+			slow := &keep.Failure{Class: keep.ClassTransient, Code: "http-503", Message: "unavailable", RetryAfter: 5 * time.Second}
+			if time.Since(start) < time.Second {
+				return slow
+			}
+			if bad == "" {
+				bad = m.Workflow
+			}
+			if w.service.total() == 0 {
+				probes = append(probes, m.Workflow)
+			}
+			if m.Workflow != bad {
+				return nil
+			}
+			time.Sleep(time.Second) // the others claim meanwhile
+			return slow
+		}
+		w.crowd(8, 1)
+		w.runUntil(time.Minute)
+		if len(probes) != 2 || probes[1] == bad || w.service.total() != 7 {
+			t.Errorf("probes of %v, and %d effects; want two of two workflows, and 7", probes, w.service.total())
+		}
+	})
+}
+
 // Each request of a call counts, and neither the time of the call nor that of the phase
 // runs while a request waits.
 func TestPagesCount(t *testing.T) {

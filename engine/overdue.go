@@ -220,7 +220,7 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 	case by.spec.Level != t.spec.Level: // a grant keeps it from being sent again
 		m = a.lastSent(by, m)
 	case t.spec.Level == keep.LevelKey && fact.Evidence == ledger.Unsure:
-		m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now
+		m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now, and is not any more: keep.Mutation.SentAgainUntil ends
 	}
 	return m, fact
 }

@@ -463,10 +463,12 @@ type service struct {
 	onAskContext func(ctx context.Context, m keep.Mutation) error
 
 	onCallContext func(ctx context.Context) error // waits before the call is made; nil: does not
+	onMutation    func(m keep.Mutation) error     // refuses a call; nil: refuses none
 	onTarget      func()
 	sets          bool              // a call says what is to be
 	set           map[string]string // by id: what was sent last
 	keyLasts      time.Duration
+	timeout       time.Duration
 	comparesAge   bool
 	result        json.RawMessage // of mutate calls
 	read          json.RawMessage // of reads
@@ -482,7 +484,7 @@ func newService() *service {
 
 func (s *service) connection() connector.Connection {
 	base := tool{s: s, spec: connector.Spec{Name: "create", Effect: connector.Mutate, Level: s.level,
-		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: 10 * time.Second, SettleAfter: 2 * time.Second,
+		Approve: s.approve, Unique: s.unique, CarriesToken: s.carries, Identity: []string{"id"}, Timeout: cmp.Or(s.timeout, 10*time.Second), SettleAfter: 2 * time.Second,
 		ByTarget: s.target, Marked: s.marked, Sets: s.sets, ComparesAge: s.comparesAge, KeyLasts: s.keyLasts, Result: s.schema, VerifyByHand: s.verify}}
 	var create connector.Tool = mutator{base}
 	if s.level != keep.LevelNone {
@@ -535,6 +537,11 @@ func (m mutator) Target(json.RawMessage) string {
 func (m mutator) Mutate(ctx context.Context, r keep.Mutation) (connector.Receipt, error) {
 	if m.s.onCallContext != nil {
 		if err := m.s.onCallContext(ctx); err != nil {
+			return connector.Receipt{}, err
+		}
+	}
+	if m.s.onMutation != nil {
+		if err := m.s.onMutation(r); err != nil {
 			return connector.Receipt{}, err
 		}
 	}

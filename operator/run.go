@@ -144,7 +144,8 @@ func hurry(done *RunDone, m keep.Mutation, now time.Time) ([]keep.Change, error)
 }
 
 // TryCurrent lets a run that failed by logic be tried again with the version that is current by
-// now, as a deploy does. That somebody else did, or that it is over, is no error.
+// now, as a deploy does. That somebody else did, or that it is over, is no error. Neither is another change of it since: whoever
+// repairs sees each commit of a run that still needs a script, and looks again.
 func (o *Operator) TryCurrent(ctx context.Context, id keep.RunID) error {
 	run, err := o.store.Run(ctx, id) // whole: it is written
 	if err != nil || !lifecycle.NeedsScript(run) {

@@ -21,12 +21,13 @@ type Secrets interface {
 	// Secrets returns those that keep.toml refers to and those that are stored.
 	Secrets(ctx context.Context) (SecretList, error)
 
-	// SetSecret stores a secret, in the place of the one of that name. What is no name or
-	// no value is a *SecretError.
-	SetSecret(ctx context.Context, by access.Identity, name, value string) error
+	// SetSecret stores a secret, in the place of the one of that name that was set at over; zero: of nothing. If another one
+	// is there, the error is keep.ErrStale. What is no name or no value is a *SecretError.
+	SetSecret(ctx context.Context, by access.Identity, name, value string, over time.Time) error
 
-	// RemoveSecret deletes a stored secret; a *keep.NotFoundError if there is none.
-	RemoveSecret(ctx context.Context, name string) error
+	// RemoveSecret deletes the stored secret that was set at of; a *keep.NotFoundError if there is none, and keep.ErrStale if
+	// there is another one.
+	RemoveSecret(ctx context.Context, name string, of time.Time) error
 }
 
 // A SecretList is every secret that is known of.
@@ -148,23 +149,23 @@ func unread(err error) error {
 	return refusef("the form cannot be read")
 }
 
-// isShown refuses to replace or remove a secret that is another one than the form says that its page showed.
-func (s *site) isShown(r *http.Request, name string) error {
+// shown returns the secret that the page of the form showed; zero: there was none of that name, and is none. If another one is
+// there, it is neither replaced nor removed: the error is keep.ErrStale.
+func (s *site) shown(r *http.Request, name string) (is Secret, err error) {
 	list, err := s.secretList(r)
 	if err != nil {
-		return err
+		return is, err
 	}
-	var is Secret
 	if i := slices.IndexFunc(list.All, func(one Secret) bool { return one.Name == name }); i >= 0 {
 		is = list.All[i]
 	}
 	switch {
 	case r.PostForm.Get("of") == is.Mark():
-		return nil
+		return is, nil
 	case !is.Stored:
-		return fmt.Errorf("the secret %s was removed since it was shown: %w", cut(100, name), keep.ErrStale)
+		return is, fmt.Errorf("the secret %s was removed since it was shown: %w", cut(100, name), keep.ErrStale)
 	}
-	return fmt.Errorf("%s set the secret %s, which this page did not show; it is replaced and removed on its own page: %w", is.SetBy, name, keep.ErrStale)
+	return is, fmt.Errorf("%s set the secret %s, which this page did not show; it is replaced and removed on its own page: %w", is.SetBy, name, keep.ErrStale)
 }
 
 // setSecret stores what was typed. It is in no answer, also not in that of an error.
@@ -177,10 +178,11 @@ func (s *site) setSecret(r *http.Request) (to, did string, err error) {
 	}
 	who, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
-	if err := s.isShown(r, name); err != nil {
+	is, err := s.shown(r, name)
+	if err != nil {
 		return "", "", err
 	}
-	if err := s.cfg.Secrets.SetSecret(r.Context(), who, name, r.PostForm.Get("value")); err != nil {
+	if err := s.cfg.Secrets.SetSecret(r.Context(), who, name, r.PostForm.Get("value"), is.SetAt); err != nil {
 		return "", "", err
 	}
 	list, err := s.secretList(r)
@@ -198,8 +200,9 @@ func (s *site) removeSecret(r *http.Request) (to, did string, err error) {
 	if err := r.ParseForm(); err != nil {
 		return "", "", unread(err)
 	}
-	if err := s.isShown(r, r.PathValue("name")); err != nil {
+	is, err := s.shown(r, r.PathValue("name"))
+	if err != nil {
 		return "", "", err
 	}
-	return "/secrets", "secret-removed", s.cfg.Secrets.RemoveSecret(r.Context(), r.PathValue("name"))
+	return "/secrets", "secret-removed", s.cfg.Secrets.RemoveSecret(r.Context(), r.PathValue("name"), is.SetAt)
 }

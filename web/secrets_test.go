@@ -37,9 +37,12 @@ func (s *safe) Secrets(context.Context) (web.SecretList, error) {
 	return list, nil
 }
 
-func (s *safe) SetSecret(_ context.Context, by access.Identity, name, value string) error {
+func (s *safe) SetSecret(_ context.Context, by access.Identity, name, value string, over time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.setAt(name).Equal(over) {
+		return keep.ErrStale
+	}
 	if value == "" {
 		return &web.SecretError{Why: "nothing was given"}
 	}
@@ -54,9 +57,12 @@ func (s *safe) SetSecret(_ context.Context, by access.Identity, name, value stri
 	return nil
 }
 
-func (s *safe) RemoveSecret(_ context.Context, name string) error {
+func (s *safe) RemoveSecret(_ context.Context, name string, of time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if at := s.setAt(name); !at.IsZero() && !at.Equal(of) {
+		return keep.ErrStale
+	}
 	i := slices.IndexFunc(s.list.All, func(one web.Secret) bool { return one.Name == name && one.Stored })
 	if i < 0 {
 		return &keep.NotFoundError{What: "secret", ID: name}
@@ -66,6 +72,16 @@ func (s *safe) RemoveSecret(_ context.Context, name string) error {
 	}
 	delete(s.values, name)
 	return nil
+}
+
+// setAt returns when a secret was set; zero: it is not. The caller holds mu.
+func (s *safe) setAt(name string) (at time.Time) {
+	for _, one := range s.list.All {
+		if one.Name == name && one.Stored {
+			at = one.SetAt
+		}
+	}
+	return at
 }
 
 // filled returns secrets in every state.

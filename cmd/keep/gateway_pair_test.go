@@ -39,10 +39,11 @@ type note struct {
 
 // makes says how the tools of a shelf behave.
 type makes struct {
-	keyed  bool          // it honours a key
-	echoes bool          // its search shows what it was asked for
-	silent bool          // its lists show nothing
-	lag    time.Duration // until they show a note
+	keyed   bool          // it honours a key
+	ignores bool          // it takes a key, and makes a note more of each call
+	echoes  bool          // its search shows what it was asked for
+	silent  bool          // its lists show nothing
+	lag     time.Duration // until they show a note
 }
 
 func newShelf(t *testing.T, how makes) *shelf {
@@ -73,7 +74,7 @@ func newShelf(t *testing.T, how makes) *shelf {
 		}
 		return nil, map[string]int{"number": len(s.notes)}, nil
 	}
-	if how.keyed {
+	if how.keyed || how.ignores {
 		mcp.AddTool(server, &mcp.Tool{Name: "create_note"}, func(_ context.Context, _ *mcp.CallToolRequest, in keyedMade) (*mcp.CallToolResult, any, error) {
 			return create(in.made, in.Key)
 		})
@@ -186,6 +187,17 @@ func TestGatewayPair(t *testing.T) {
 				t.Errorf("a tool that is known: status %d, %d notes: %s", status, s.made("")-before, out)
 			}
 		})
+	}
+}
+
+// What speaks against the key of a tool is told also if its mark is shown then.
+func TestGatewayPairKeyThatIsIgnored(t *testing.T) {
+	t.Parallel()
+	s, dir := newShelf(t, makes{ignores: true}), t.TempDir()
+	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
+	out, status := pairAt(t, dir, "shelf.create_note", "--params", pairParams, "--yes", "--calls", "24")
+	if status != exit.Done || !strings.Contains(out, "is of level C") || !strings.Contains(out, "idempotency_key was tried as a key, and level A was not shown: the key is not honoured: a repeat was answered with another result") {
+		t.Errorf("status %d:\n%s", status, out)
 	}
 }
 

@@ -289,7 +289,7 @@ func (p *process) write(ctx context.Context, m Message) (left bool, err error) {
 	if err != nil {
 		p.end(fmt.Errorf("write to the MCP server %s: %w", p.cfg.Name, err))
 	}
-	return n > 0, err
+	return n > 0, err // also of a pipe that was closed while it was written: n is what is in it
 }
 
 // stopTime is how long a server has to end after its stdin.

@@ -359,7 +359,8 @@ func (m *Manager) tellLate(ctx context.Context, a keep.Account, c seal.Content) 
 // failed records what else became of a request. One without a refresh token uses nothing up, however often it is made.
 //
 // A service that does not know the client has said nothing of the tokens (RFC 6749, 5.2): the client of keep.toml may be mistyped. One that
-// was made for the account cannot be mended.
+// was made for the account cannot be mended. One that it knows and refuses (unauthorized_client) is the service's last word, for all that is
+// known here: a person is asked, where to try again without end would tell nobody.
 func (m *Manager) failed(ctx context.Context, a keep.Account, generation int64, c seal.Content, cause error) (keep.Account, bool, error) {
 	state, mistyped := keep.RefreshLost, false
 	var refused *oauth.RefusedError

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/account/seal"
@@ -20,9 +21,42 @@ func (m *Manager) SetSecret(ctx context.Context, name, value, by string) (keep.A
 	return m.Connect(ctx, keep.Account{Kind: keep.AccountSecret, Name: name, Style: "secret", ConnectedBy: by}, seal.Content{Value: value})
 }
 
+// SetSecretOver is SetSecret in the place of what a person set at a time, zero: of nothing, else keep.ErrStale.
+func (m *Manager) SetSecretOver(ctx context.Context, name, value, by string, at time.Time) (keep.Account, error) {
+	fresh := keep.Account{Kind: keep.AccountSecret, Name: name, Style: "secret", ConnectedBy: by}
+	return m.connect(ctx, fresh, seal.Content{Value: value}, func(old keep.Account) error { return wasSetAt(old, name, at) })
+}
+
+// wasSetAt refuses a secret that is not the one which was set at a time; zero: there was none.
+func wasSetAt(old keep.Account, name string, at time.Time) error {
+	switch {
+	case old.ConnectedAt.Equal(at):
+		return nil
+	case old.Name == "":
+		return fmt.Errorf("the secret %s was removed since: %w", name, keep.ErrStale)
+	}
+	return fmt.Errorf("%s set the secret %s since: %w", old.ConnectedBy, name, keep.ErrStale)
+}
+
 // RemoveSecret deletes a secret.
 func (m *Manager) RemoveSecret(ctx context.Context, name string) error {
 	return m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, 0)
+}
+
+// RemoveSecretOf is RemoveSecret of what a person set at a time; of another one the error is keep.ErrStale.
+func (m *Manager) RemoveSecretOf(ctx context.Context, name string, at time.Time) error {
+	for {
+		a, err := m.row(ctx, keep.AccountSecret, name)
+		if err == nil {
+			err = wasSetAt(a, name, at)
+		}
+		if err != nil {
+			return err
+		}
+		if err := m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, a.Rev); !errors.Is(err, keep.ErrStale) {
+			return err
+		}
+	}
 }
 
 // Secret returns the value of a secret; a *keep.NotFoundError if there is none.

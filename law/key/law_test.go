@@ -390,6 +390,7 @@ func TestHost(t *testing.T) {
 	for in, want := range map[string]string{
 		"API.example.com": "api.example.com", "a.example:443": "a.example", "a.example:80": "a.example", "a.example.": "a.example",
 		"a.example:8080": "a.example:8080", "[::1]:443": "[::1]", "[::1]": "[::1]", "::80": "::80", "": "",
+		"a.example.:8080": "a.example.:8080", "[fe80::1%25eth0]:80": "[fe80::1%25eth0]",
 	} {
 		if got := key.Host(in); got != want {
 			t.Errorf("Host(%q) = %q, want %q", in, got, want)

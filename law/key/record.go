@@ -81,7 +81,8 @@ func NewAlias(host, holder, key string, f Fingerprint) ID {
 }
 
 // Host returns a request's host as IDs have it: in lower case, without the port
-// that its scheme has anyway.
+// that its scheme has anyway. Every other spelling is a host of its own, also a dot before a port ("h.:8080"): a client that
+// tries again spells it as before, and records that are there would not be found under another one.
 func Host(authority string) string {
 	host := strings.TrimSuffix(strings.ToLower(authority), ".")
 	for _, port := range []string{":80", ":443"} {

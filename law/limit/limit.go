@@ -116,6 +116,7 @@ type Wait struct {
 	Since time.Time // of a connection that is shut; else zero
 	Until time.Time // when to claim again at the latest; zero: when a call is over
 	Why   string
+	Probe bool // a probe is out: when it fails, another one may be due long before Until
 }
 
 // IsShut reports whether nobody may use the connection.
@@ -177,7 +178,7 @@ func (s *Shut) wait(c Claim, now time.Time) (Wait, bool) {
 	}
 	switch {
 	case s.Probe != nil && isOut(s.Probe.Until, now):
-		w.Until = s.Probe.Until
+		w.Until, w.Probe = s.Probe.Until, true
 	case w.Until.After(now):
 	case (c.Who == s.Last || s.Host != "" && c.Host == s.Host) && now.Before(w.Until.Add(grace)):
 		w.Until = w.Until.Add(grace)

@@ -45,6 +45,7 @@ func beneath(script, function string) (out []string) {
 	for _, l := range linesOf(function) {
 		l.names(needs)
 	}
+	inSources(needs)
 	for again := true; again; {
 		again = false
 		for i, s := range statements {
@@ -52,16 +53,44 @@ func beneath(script, function string) (out []string) {
 			if len(head) > 0 {
 				line{code: strings.Join(head[1:], " ")}.names(declared)
 			}
+			if nameless().MatchString(s.code) {
+				declared[exported] = true
+			}
 			if s.bare == "" || !slices.ContainsFunc(slices.Collect(maps.Keys(declared)), func(name string) bool { return needs[name] }) {
 				continue
 			}
 			s.names(needs)
+			if strings.HasPrefix(s.code, "import") {
+				needs[exported] = true // it may be what is imported
+			}
 			out, again = append(out, s.bare), true
 			statements[i].bare = ""
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// exported stands for what a file exports without a name of its own.
+const exported = "export default"
+
+// nameless is the beginning of a statement that exports a function, or a class, by default.
+var nameless = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^export\s+default\s+(?:async\b|function\b|class\b|\(|[\p{L}\p{N}_$]+\s*=>)`)
+})
+
+// inSources adds the names that sources may have for those in the text of a function, which is that of a bundle: what two files declare
+// has a number there, as normal2, and what a file exports without a name is called after the file, as keys_default.
+func inSources(names map[string]bool) {
+	for _, name := range slices.Collect(maps.Keys(names)) {
+		plain := strings.TrimRight(name, "0123456789")
+		if plain != "" {
+			names[plain] = true
+		}
+		if strings.HasSuffix(plain, "_default") {
+			names[exported] = true
+		}
+	}
 }
 
 // names adds the names in a line that are of no member.

@@ -50,3 +50,31 @@ export function clean(text) {
 		}
 	}
 }
+
+// TestRebasedRenamed: a bundle has another name for what two files declare, and for what a file exports without a name.
+func TestRebasedRenamed(t *testing.T) {
+	const script = `
+import byOwner, { by } from "./keys.ts";
+const normal = (text) => text.trim();
+export default Keep.workflow({
+	consumers: { pay: { key: (event) => normal2(event.payload), mutate: async (ctx) => {} } },
+});
+const normal = (text) => text.trim().toLowerCase();
+export function pay(ctx) {}
+export default (event) => event.owner;
+`
+	keys := map[keep.HandlerName]string{"pay": "(event) => normal2(event.payload)", "send": "(event) => keys_default(event)"}
+	for _, tt := range []struct {
+		name, old, now string
+		want           int
+	}{
+		{"nothing", "", "", 0},
+		{"the work", "async (ctx) => {}", "async (ctx) => { await 0 }", 0},
+		{"what another file declares, too", ".toLowerCase()", ".toUpperCase()", 1},
+		{"what a file exports", "event.owner", "event.payer", 1},
+	} {
+		if got := repair.Rebased(script, strings.Replace(script, tt.old, tt.now, 1), keys); len(got) != tt.want {
+			t.Errorf("%s: %q, want %d sentences", tt.name, got, tt.want)
+		}
+	}
+}

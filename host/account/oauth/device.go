@@ -13,12 +13,20 @@ import (
 	"time"
 
 	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 )
 
 // Bounds of what a service says to a device, in seconds.
 const (
 	longestInterval = 60 * 60
 	longestCode     = 365 * 24 * 60 * 60
+	usualInterval   = 5
+)
+
+// How a device asks (RFC 8628 §3.5).
+const (
+	slower  = 5 * time.Second // with each slow_down, for good
+	slowest = time.Minute     // without answers, unless the service wants it slower: each one that does not come doubles the pause
 )
 
 // Device gets tokens where there is no browser (RFC 8628): show tells a person which page
@@ -32,34 +40,79 @@ func (c *Client) Device(ctx context.Context, show func(page, code string) error)
 	if err != nil {
 		return Tokens{}, err
 	}
-	h := c.http()
-	h.Timeout = cmp.Or(h.Timeout, requestLimit)
-	ctx, conf := context.WithValue(ctx, oauth2.HTTPClient, h), c.config()
 	if err := show(clip(asked.VerificationURI), clip(asked.UserCode)); err != nil {
 		return Tokens{}, err
 	}
-	for {
-		t, err := conf.DeviceAccessToken(ctx, asked)
-		if err == nil {
-			return c.tokens(t, nil)
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return Tokens{}, cause
-		}
-		if !asked.Expiry.IsZero() && !time.Now().Before(asked.Expiry) {
-			return Tokens{}, ErrExpired // and not by the error: a request that took too long ends with the same one
-		}
-		err = c.failure(err, asked.DeviceCode)
-		if _, lost := errors.AsType[*LostError](err); lost || errors.Is(err, ErrNotSent) {
-			continue // asked again after the interval, until the code expires (RFC 8628 §3.5)
-		}
-		if r, ok := errors.AsType[*RefusedError](err); ok && r.Code == "access_denied" {
-			return Tokens{}, fmt.Errorf("%w: %w", ErrDenied, r)
-		} else if ok && r.Code == "expired_token" {
-			return Tokens{}, ErrExpired
-		}
-		return Tokens{}, err
+	if !asked.Expiry.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, asked.Expiry, ErrExpired)
+		defer cancel()
 	}
+	interval := time.Duration(cmp.Or(asked.Interval, usualInterval)) * time.Second
+	for wait := interval; ; {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return Tokens{}, context.Cause(ctx)
+		case <-timer.C:
+		}
+		t, err := c.pollDevice(ctx, asked.DeviceCode)
+		if cause := context.Cause(ctx); err != nil && cause != nil {
+			return Tokens{}, cause // also of a request that is still out when the code expires
+		}
+		switch codeOf(err) {
+		case "authorization_pending":
+			wait = interval
+			continue
+		case "slow_down":
+			interval += slower
+			wait = interval
+			continue
+		}
+		out, err := c.tokens(t, err, asked.DeviceCode)
+		if err == nil || t != nil || isFinal(err) {
+			return out, ofDevice(err)
+		}
+		wait = max(interval, min(2*wait, slowest))
+	}
+}
+
+// codeOf returns the code of an answer with an error; empty: it has none, or there is no answer.
+func codeOf(err error) string {
+	if r, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		return r.ErrorCode
+	}
+	return ""
+}
+
+// isFinal reports whether a service that answered a device so is not asked again. One that is busy, or does not answer, is.
+func isFinal(err error) bool {
+	r, refused := errors.AsType[*RefusedError](err)
+	return refused && !r.Temporary()
+}
+
+// ofDevice returns the error of Device for how a service answered.
+func ofDevice(err error) error {
+	r, ok := errors.AsType[*RefusedError](err)
+	switch {
+	case ok && r.Code == "access_denied":
+		return fmt.Errorf("%w: %w", ErrDenied, r)
+	case ok && r.Code == "expired_token":
+		return ErrExpired
+	}
+	return err
+}
+
+// pollDevice asks once for the tokens of a code (RFC 8628 §3.4).
+//
+// The function of x/oauth2 forgets with each request that has no answer how slowly its service wants it to ask.
+func (c *Client) pollDevice(ctx context.Context, code string) (*oauth2.Token, error) {
+	h := c.http()
+	h.Timeout = cmp.Or(h.Timeout, requestLimit)
+	conf := clientcredentials.Config{ClientID: c.ID, ClientSecret: c.Secret, TokenURL: c.TokenURL, AuthStyle: c.style(), // which takes other grants, too
+		EndpointParams: url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {code}, "client_id": {c.ID}}}
+	return conf.Token(context.WithValue(ctx, oauth2.HTTPClient, h))
 }
 
 // askDevice asks for a code (RFC 8628 §3.1). The function of x/oauth2 dies of an answer that is null, and takes any interval.

@@ -223,3 +223,62 @@ func TestDiscoverEnds(t *testing.T) {
 		}
 	})
 }
+
+// A device asks no more often than its service wants: slower for good after slow_down, and slower and slower while it has no
+// answer (RFC 8628 §3.5).
+func TestDeviceAsksSlower(t *testing.T) {
+	const pending, slower, busy = `{"error":"authorization_pending"}`, `{"error":"slow_down"}`, "429"
+	for name, c := range map[string]struct {
+		answers []string // to each poll; empty: none. Then tokens come
+		want    []int    // seconds before each poll
+	}{
+		"as it wants":                    {[]string{pending, pending}, []int{5, 5, 5}},
+		"slow_down":                      {[]string{slower, pending, slower, pending}, []int{5, 10, 10, 15, 15}},
+		"slow_down, then no answer":      {[]string{slower, "", pending}, []int{5, 10, 20, 10}},
+		"no answers":                     {[]string{"", "", "", "", "", ""}, []int{5, 10, 20, 40, 60, 60, 60}},
+		"it is busy":                     {[]string{busy, pending}, []int{5, 10, 5}},
+		"no answer, and then one":        {[]string{"", pending, ""}, []int{5, 10, 5, 10}},
+		"no answers of a slow one, ever": {[]string{slower, slower, slower, slower, slower, slower, slower, slower, slower, slower, slower, slower, ""}, []int{5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 65}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var polls []int
+				var last time.Time
+				answer := func(r *http.Request, status int, text string) *http.Response {
+					return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r}
+				}
+				service := roundTrip(func(r *http.Request) (*http.Response, error) {
+					if r.URL.Path == "/device" {
+						last = time.Now()
+						return answer(r, 200, `{"device_code":"d","user_code":"u","verification_uri":"https://a.example/","expires_in":3600}`), nil
+					}
+					if text, err := io.ReadAll(r.Body); err != nil || string(text) != "client_id=id&device_code=d&grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code" {
+						t.Errorf("it asks with %s, %v", text, err)
+					}
+					polls = append(polls, int(time.Since(last)/time.Second))
+					last = time.Now()
+					n := len(polls) - 1
+					switch {
+					case n >= len(c.answers):
+						return answer(r, 200, `{"access_token":"a","token_type":"Bearer"}`), nil
+					case c.answers[n] == "":
+						return nil, errors.New("connection reset by peer")
+					case c.answers[n] == busy:
+						return answer(r, 429, ``), nil
+					}
+					return answer(r, 400, c.answers[n]), nil
+				})
+				client := &oauth.Client{DeviceURL: "https://a.example/device", TokenURL: "https://a.example/token", ID: "id", HTTP: &http.Client{Transport: service}}
+				got, err := client.Device(t.Context(), func(string, string) error { return nil })
+				if err != nil || got.Access != "a" || !slices.Equal(polls, c.want) {
+					t.Errorf("%+v, %v, polls after %v seconds, want %v", got, err, polls, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A roundTrip answers requests.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

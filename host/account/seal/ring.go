@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -66,8 +68,8 @@ type Keychain interface {
 	Create(entry, text string) error
 
 	// Move puts the text of an entry into another one, in the place of what is there, and
-	// deletes the first.
-	Move(from, to string) error
+	// deletes the first. The error is fs.ErrNotExist, and nothing is moved, if the first has another text.
+	Move(from, to, text string) error
 }
 
 // A slot is where a key is: what its file is called, or its entry, after the name of both.
@@ -199,6 +201,24 @@ var ErrReplaced = errors.New("the key was replaced by another process")
 // a process that was killed left a copy of it. It puts no other key there: rows that nobody sealed
 // with that one would be lost.
 func (r Ring) Replace(k Key, now time.Time) error {
+	if r.Keychain != nil {
+		return r.replace(k, now)
+	}
+	return r.alone(func() error { return r.replace(k, now) })
+}
+
+// alone does something while no other process puts a key in the place of the file's: the next key stays the one that was read, since
+// nobody makes another one before it is gone.
+func (r Ring) alone(f func() error) error {
+	lock := flock.New(filepath.Join(filepath.Dir(r.Path), ".keep-rekey.lock"), flock.SetPermissions(0o600))
+	if err := lock.Lock(); err != nil {
+		return fmt.Errorf("lock the key: %w", err)
+	}
+	return errors.Join(f(), lock.Close())
+}
+
+// replace is Replace. A crash after the rename leaves the new key alone, or both: all that is sealed with it can be opened.
+func (r Ring) replace(k Key, now time.Time) error {
 	if at, err := r.read(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	} else if err != nil || !at.Is(k) {
@@ -208,12 +228,30 @@ func (r Ring) Replace(k Key, now time.Time) error {
 		return err // nil: another process did it
 	}
 	if r.Keychain != nil {
-		return r.Keychain.Move(string(next), string(current))
+		return r.moveEntry(k, now)
 	}
 	if err := os.Rename(r.Path+string(next), r.Path); err != nil {
 		return err
 	}
 	return errors.Join(syncDir(filepath.Dir(r.Path)), tidy(filepath.Dir(r.Path), now))
+}
+
+// moveEntry is replace in a keychain, which moves nothing if another process has moved something since.
+func (r Ring) moveEntry(k Key, now time.Time) error {
+	text, err := r.Keychain.Get(string(next))
+	if err == nil {
+		var at Key
+		if at, err = ParseKey(text); err == nil && !at.Is(k) {
+			err = fs.ErrNotExist
+		}
+	}
+	if err == nil {
+		err = r.Keychain.Move(string(next), string(current), text)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.replace(k, now)
+	}
+	return err
 }
 
 // readKey reads a key's file, which nobody else may read and which is no link. What is

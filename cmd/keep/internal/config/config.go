@@ -158,6 +158,7 @@ func Load(o Options) (*Config, error) {
 		b.budgetNames[name] = true
 	}
 	b.expand(v, root, "")
+	v.rememberPlain(root)
 	t := defaults()
 	b.bind(reflect.ValueOf(&t).Elem(), root, "")
 	if len(b.problems) == 0 {

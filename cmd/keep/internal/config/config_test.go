@@ -1,8 +1,12 @@
 package config_test
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/host/account/seal"
@@ -383,6 +388,54 @@ func TestSecretIsNeverShown(t *testing.T) {
 			t.Errorf("%s: shown in %s", text, all)
 		}
 	}
+}
+
+// What stands under a name of secrets is hidden in what an MCP server says, also if a variable has it itself, or the file.
+func TestPlainSecretIsHidden(t *testing.T) {
+	for name, text := range map[string]string{
+		"gateway":     "[gateway.servers.svc]\nurl = '%s'\nheaders = { X-Api-Key = '%s', X-Trace = 'all-of-it' }\n",
+		"connections": "[connections.svc]\nconnector = 'mcp'\nurl = '%s'\nheaders = { X-Api-Key = '%s', X-Trace = 'all-of-it' }\n[connections.svc.tools.t]\neffect = 'list'\n",
+	} {
+		for _, of := range []string{"the file", "a variable"} {
+			service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no user has %s, %s"}}`, r.Header.Get("X-Api-Key"), r.Header.Get("X-Trace"))
+			}))
+			t.Cleanup(service.Close)
+			value, environ := "sw0rdfish", []string{}
+			if of == "a variable" {
+				value, environ = "x", []string{"KEEP_" + strings.ToUpper(name) + "_SERVERS_SVC_HEADERS_X_API_KEY=sw0rdfish", "KEEP_CONNECTIONS_SVC_HEADERS_X_API_KEY=sw0rdfish"}
+			}
+			cfg, err := load(t, fmt.Sprintf(text, service.URL, value), environ...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, _, err := cfg.MCPServer("svc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "connections" {
+				_, err = openedOf(t, cfg).Read(t.Context(), json.RawMessage(`{}`))
+			} else {
+				server := mcp.NewServer(at)
+				_, err = server.Info(t.Context())
+				_ = server.Close()
+			}
+			if err == nil || strings.Contains(err.Error(), "sw0rdfish") || !strings.Contains(err.Error(), "all-of-it") {
+				t.Errorf("%s, in %s: %v; want the key hidden, and nothing else", name, of, err)
+			}
+		}
+	}
+}
+
+// openedOf returns the only tool of the only connection.
+func openedOf(t *testing.T, cfg *config.Config) connector.Reader {
+	t.Helper()
+	conns, err := cfg.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conns[0].Tools[0].(connector.Reader)
 }
 
 func TestPlainSecretIsAWarning(t *testing.T) {

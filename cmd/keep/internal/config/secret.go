@@ -36,6 +36,7 @@ type vault struct {
 	env   *environment
 	dir   string            // of keep.toml
 	found map[string]string // value by reference, such as ${secret:crm}
+	plain []string          // what stands under names of secrets itself
 	files []string          // that were looked at
 
 	sealed   map[string]Sealed  // secrets of the database, by name
@@ -303,10 +304,20 @@ func (n *node) each(f func(*node)) {
 	}
 }
 
-// secrets returns the values of all secrets that the file names, sorted by reference. A
+// rememberPlain remembers what stands under names of secrets itself, in the file or in a variable that takes the place of a
+// key: it is as little to be shown as what a reference stands for. A tool has no plain secrets of its own.
+func (v *vault) rememberPlain(root *node) {
+	root.walk("", "", func(path, key string, c *node) {
+		if s, ok := c.string(); ok && s != "" && c.raw == "" && guarded().MatchString(key) && !strings.Contains(path, ".tools.") {
+			v.plain = append(v.plain, s)
+		}
+	})
+}
+
+// secrets returns the values of all secrets that the file names, sorted by reference, and those that stand in it. A
 // variable is one if its name says so.
 func (v *vault) secrets() []string {
-	var values []string
+	values := slices.Clone(v.plain)
 	for _, ref := range slices.Sorted(maps.Keys(v.found)) {
 		name, isEnv := strings.CutPrefix(strings.Trim(ref, "${}"), "env:")
 		if !isEnv || guarded().MatchString(name) {

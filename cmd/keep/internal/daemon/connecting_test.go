@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/host/account"
+	"github.com/keep-run/keep/host/account/seal"
 	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/web"
 )
@@ -156,4 +158,49 @@ func (c *Connecting) by(t *testing.T, name string) string {
 		t.Fatalf("accounts are %+v, %v", all, err)
 	}
 	return all[0].ConnectedBy
+}
+
+// A secret that another admin, or a command, sets or removes between the look at it and the writing is neither replaced nor
+// removed.
+func TestASecretIsSetMeanwhile(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := account.New(account.Config{Store: memory.New(), Ring: seal.Ring{Path: filepath.Join(t.TempDir(), "keep.key")}, Clock: func() time.Time { now = now.Add(time.Second); return now }})
+	served := ServedSecrets{&Session{Accounts: m}}
+	shown := func() (at time.Time) {
+		all, err := m.Secrets(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			at = a.ConnectedAt
+		}
+		return at
+	}
+	ann, bob := access.Identity{Name: "ann"}, access.Identity{Name: "bob"}
+	set := func(by access.Identity, over time.Time) error {
+		return served.SetSecret(t.Context(), by, "crm", "value of "+by.Name, over)
+	}
+	remove := func(of time.Time) error { return served.RemoveSecret(t.Context(), "crm", of) }
+	check := func(what string, err error, wantStale bool, want string) {
+		t.Helper()
+		got, _ := m.Secret(t.Context(), "crm")
+		if errors.Is(err, keep.ErrStale) != wantStale || !wantStale && err != nil || got != want {
+			t.Errorf("%s: %v, and the secret is %q; want stale %t, %q", what, err, got, wantStale, want)
+		}
+	}
+	nothing := shown()
+	check("the first", set(bob, nothing), false, "value of bob")
+	check("over nothing, where bob's is", set(ann, nothing), true, "value of bob")
+	bobs := shown()
+	check("over bob's", set(ann, bobs), false, "value of ann")
+	check("remove bob's", remove(bobs), true, "value of ann")
+	anns := shown()
+	if _, err := m.Rekey(t.Context(), false); err != nil { // which changes the row, and not the secret
+		t.Fatal(err)
+	}
+	check("remove ann's", remove(anns), false, "")
+	check("over what was removed", set(bob, anns), true, "")
+	if err := remove(anns); !errors.Is(err, keep.ErrNotFound) {
+		t.Errorf("removed twice: %v", err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/keep-run/keep"
@@ -31,6 +32,15 @@ func CheckSecretName(name string) error {
 // SetSecret stores a secret that a person gave, in the place of the one of that name. What
 // is wrong with it is a *web.SecretError.
 func SetSecret(ctx context.Context, m *account.Manager, name, value, by string) error {
+	err := checkSecret(name, value)
+	if err == nil {
+		_, err = m.SetSecret(ctx, name, value, by)
+	}
+	return err
+}
+
+// checkSecret says what is wrong with a secret that a person gave.
+func checkSecret(name, value string) error {
 	if err := CheckSecretName(name); err != nil {
 		return err
 	}
@@ -48,13 +58,16 @@ func SetSecret(ctx context.Context, m *account.Manager, name, value, by string) 
 	if why != "" {
 		return &web.SecretError{Why: why}
 	}
-	_, err := m.SetSecret(ctx, name, value, by)
-	return err
+	return nil
 }
 
 // RemoveSecret deletes a secret; a *keep.NotFoundError if there is none.
 func RemoveSecret(ctx context.Context, m *account.Manager, name string) error {
-	err := m.RemoveSecret(ctx, name)
+	return removed(name, m.RemoveSecret(ctx, name))
+}
+
+// removed is the error of a secret that was to be deleted.
+func removed(name string, err error) error {
 	if errors.Is(err, keep.ErrNotFound) {
 		return &keep.NotFoundError{What: "secret", ID: name}
 	}
@@ -99,14 +112,19 @@ func (s ServedSecrets) Secrets(ctx context.Context) (list web.SecretList, err er
 }
 
 // SetSecret implements web.Secrets.
-func (s ServedSecrets) SetSecret(ctx context.Context, by access.Identity, name, value string) error {
+func (s ServedSecrets) SetSecret(ctx context.Context, by access.Identity, name, value string, over time.Time) error {
 	if err := s.Session.Accounts.Ready(ctx); err != nil {
 		return &web.SecretError{Why: err.Error()}
 	}
-	return SetSecret(ctx, s.Session.Accounts, name, strings.Trim(value, "\r\n"), by.Name)
+	value = strings.Trim(value, "\r\n")
+	err := checkSecret(name, value)
+	if err == nil {
+		_, err = s.Session.Accounts.SetSecretOver(ctx, name, value, by.Name, over)
+	}
+	return err
 }
 
 // RemoveSecret implements web.Secrets.
-func (s ServedSecrets) RemoveSecret(ctx context.Context, name string) error {
-	return RemoveSecret(ctx, s.Session.Accounts, name)
+func (s ServedSecrets) RemoveSecret(ctx context.Context, name string, of time.Time) error {
+	return removed(name, s.Session.Accounts.RemoveSecretOf(ctx, name, of))
 }

@@ -53,10 +53,13 @@ func (k Keychain) Create(entry, text string) error {
 }
 
 // Move puts the text of an entry into another one, in the place of what is there, and deletes
-// the first. A process that dies in between leaves both.
-func (k Keychain) Move(from, to string) error {
+// the first. The error is fs.ErrNotExist if that has another text. A process that dies in between leaves both.
+func (k Keychain) Move(from, to, text string) error {
 	return locked(func() error {
-		text, err := k.Get(from)
+		is, err := k.Get(from)
+		if err == nil && is != text {
+			err = fs.ErrNotExist
+		}
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func (tr Trial) pairing() mcp.Pairing {
 // A key is tried first, because it needs no lookup. What it cost counts, and so does what it made: the
 // report has to name all that a person must remove.
 func (tr Trial) Prove(ctx context.Context) Proof {
-	p, left := tr.pairing(), tr.Calls
+	p, left, key := tr.pairing(), tr.Calls, tr.Tool.Key
 	out := Proof{Pairing: p}
 	if p.Deduplicates {
 		out.Tool = prove.Try(ctx, tr.Server.Name(), tr.plan(p, left), tr.Wait)
@@ -86,7 +86,21 @@ func (tr Trial) Prove(ctx context.Context) Proof {
 		out.Tool.Made = append(probe.Made, out.Tool.Made...)
 	}
 	out.Tool.Calls, out.Tool.Made = out.Tool.Calls+before.Calls, append(before.Made, out.Tool.Made...)
+	if before.Calls > 0 {
+		out.Tool.Faults = append(ofKey(key, before), out.Tool.Faults...)
+	}
 	return out
+}
+
+// ofKey returns what spoke against a param as a key, which was tried.
+func ofKey(param string, was prove.Tool) (faults []string) {
+	for _, why := range was.Faults {
+		faults = append(faults, fmt.Sprintf("%s was tried as a key, and level A was not shown: %s", param, why))
+	}
+	if len(faults) == 0 {
+		faults = []string{fmt.Sprintf("%s was tried as a key, and level A was not shown: a repeat was %s", param, was.Repeat)}
+	}
+	return faults
 }
 
 // probe makes one call, and looks by which lookup its mark is found. A lookup that shows a mark that was never
@@ -134,7 +148,8 @@ func (tr Trial) probe(ctx context.Context, p mcp.Pairing) (*mcp.Lookup, prove.To
 	return nil, out
 }
 
-// candidates returns the lookups that may show m, which was not made yet, and why others cannot.
+// candidates returns the lookups that may show m, which was not made yet, and why others cannot. That a tool reads only is a guess by its
+// name, and nothing more is believed for it: a mark that it shows counts as level C, and one that it does not show as nothing.
 func (tr Trial) candidates(ctx context.Context, m keep.Mutation) (out []mcp.Lookup, why []string) {
 	switch {
 	case tr.Tool.Mark == "":

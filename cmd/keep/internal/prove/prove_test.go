@@ -2,6 +2,9 @@ package prove_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -53,11 +56,14 @@ func (c counting) Count(context.Context, keep.Mutation) (int, error) {
 	return c.count(c.calls)
 }
 
-// An echoing service answers each call with its key, and makes a new thing of each.
-type echoing struct{ *keyless }
+// An echoing service answers each call with its key, in a form of its own, and makes a new thing of each.
+type echoing struct {
+	*keyless
+	form func(key string) string
+}
 
 func (e echoing) Mutate(_ context.Context, m keep.Mutation) (connector.Receipt, error) {
-	return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"text":"created with key %s"}`, m.Token))}, nil
+	return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"text":"created with key %s"}`, e.form(m.Token)))}, nil
 }
 
 func (e echoing) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
@@ -72,7 +78,7 @@ func (f fickle) Mutate(_ context.Context, m keep.Mutation) (connector.Receipt, e
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls++; f.calls < 4 {
-		return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"id":%q}`, strings.ToUpper(m.Token)))}, nil
+		return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"id":"%x"}`, sha256.Sum256([]byte(m.Token))))}, nil
 	}
 	return connector.Receipt{Result: json.RawMessage(fmt.Sprintf(`{"id":%d}`, f.calls))}, nil
 }
@@ -105,7 +111,10 @@ func TestKeyIsNotBelieved(t *testing.T) {
 			}
 			return 0, fmt.Errorf("the lookup is down")
 		}}},
-		"its answers show the key": echoing{&keyless{}},
+		"its answers show the key":             echoing{&keyless{}, func(key string) string { return key }},
+		"its answers show the key in capitals": echoing{&keyless{}, strings.ToUpper},
+		"its answers show the key in base64":   echoing{&keyless{}, func(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }},
+		"its answers show the key in hex":      echoing{&keyless{}, func(key string) string { return hex.EncodeToString([]byte(key)) }},
 		"two at once were not counted": fickle{&keyless{count: func(made int) (int, error) {
 			if made < 6 {
 				return min(made, 1), nil
@@ -168,6 +177,36 @@ func TestEffectThatShowsLate(t *testing.T) {
 			got := prove.Try(t.Context(), "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, time.Minute)
 			if got.Grade != want || got.Settle() < 5*time.Second {
 				t.Errorf("settle_after %s: level %s, want %s; settle_after is to be %s: %v", settle, got.Grade, want, got.Settle(), got.Faults)
+			}
+		})
+	}
+}
+
+// A stalled tool makes what it is asked for, and its lookup never answers from the given count on.
+type stalled struct {
+	*slowIndex
+	asked, from int
+}
+
+func (s *stalled) Count(ctx context.Context, m keep.Mutation) (int, error) {
+	if s.asked++; s.asked >= s.from { // the trials ask one after another
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	}
+	return s.slowIndex.Count(ctx, m)
+}
+
+// A lookup that never answers does not keep the trials from their end.
+func TestLookupThatNeverAnswersEnds(t *testing.T) {
+	for from := 1; from < 40; from++ {
+		synctest.Test(t, func(t *testing.T) {
+			tool := &stalled{&slowIndex{settle: time.Minute, made: make(map[string]time.Time)}, 0, from}
+			ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+			defer cancel()
+			start := time.Now()
+			prove.Try(ctx, "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, time.Minute)
+			if took := time.Since(start); took > time.Hour {
+				t.Errorf("with a lookup that answers %d times it takes %s", from-1, took)
 			}
 		})
 	}

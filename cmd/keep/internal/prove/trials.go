@@ -126,6 +126,9 @@ func (t *prover) atOnce(ctx context.Context) {
 // brokenOff ends calls before their answer, each a little later, and settles them as a host
 // would.
 func (t *prover) brokenOff(ctx context.Context) {
+	if t.isRefuted(ctx) {
+		return
+	}
 	n := max(1, t.plan.Calls/5)
 	for i := range n {
 		if t.left() < 3 || !t.spend(1) {
@@ -142,6 +145,9 @@ func (t *prover) brokenOff(ctx context.Context) {
 
 // lost makes calls whose answers nobody takes, with what is left of the budget.
 func (t *prover) lost(ctx context.Context) {
+	if t.isRefuted(ctx) {
+		return
+	}
 	each := 1
 	if t.spec.Level == keep.LevelKey && (len(t.trials) == 0 || !t.canCount(ctx, t.trials[0])) {
 		each = 2 // it is asked for by a repeat
@@ -158,6 +164,12 @@ func (t *prover) lost(ctx context.Context) {
 		refusals = 0
 		t.await(ctx, tr)
 	}
+}
+
+// isRefuted reports whether no further call shows anything: the key is not honoured, and nothing else is known of a call. Each one
+// would be one more thing to remove, and could be used to try something else.
+func (t *prover) isRefuted(ctx context.Context) bool {
+	return t.spec.Level == keep.LevelKey && !t.keyed && !t.unsure && len(t.trials) > 0 && !t.canCount(ctx, t.trials[0])
 }
 
 // await waits until the effect of a trial shows, and notes how long that took.
@@ -229,8 +241,15 @@ func (t *prover) canCount(ctx context.Context, tr *trial) bool {
 	if !ok {
 		return false
 	}
-	_, err := c.Count(ctx, tr.m)
+	_, err := count(ctx, c, tr)
 	return !errors.Is(err, errors.ErrUnsupported)
+}
+
+// count returns how many effects of a trial the tool's lookup shows. It ends also if that never answers.
+func count(ctx context.Context, c connector.Counter, tr *trial) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLasts)
+	defer cancel()
+	return c.Count(ctx, tr.m)
 }
 
 // seen returns how many effects of a trial can be seen now: one, if the tool can't count.
@@ -266,7 +285,7 @@ func (t *prover) count(ctx context.Context) {
 	}
 	pause(ctx, t.settle())
 	for _, tr := range t.trials {
-		n, err := c.Count(ctx, tr.m)
+		n, err := count(ctx, c, tr)
 		if err != nil {
 			continue
 		}
