@@ -252,3 +252,28 @@ func TestRetryOfOneThatIsNotRecorded(t *testing.T) {
 		w.ran(3)
 	})
 }
+
+// The same holds for a handler that worked in the transaction of its key, whose commit failed.
+func TestRetryOfATransactionThatIsNotRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		away := func(f *flaky, _ key.Record) error {
+			f.failRead.Store(true)
+			f.failWrite.Store(true)
+			return errDisk
+		}
+		w := newWorldOn(t, func(f *flaky) idempotency.Store { return &committing{f, away} },
+			rule(idempotency.Rule{FailOpen: true}), func(rw http.ResponseWriter, r *http.Request) {
+				if _, err := idempotency.Tx[any](r.Context()); idempotency.Guarded(r.Context()) && err != nil {
+					t.Error(err)
+				}
+				rw.WriteHeader(201)
+			})
+		w.problem(w.do(with("k")), 503, idempotency.KindOutcomeUnknown)
+		w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+		w.ran(1)
+		if code := w.do(with("another")).Code; code != 201 {
+			t.Errorf("a request that nobody began: %d", code)
+		}
+	})
+}

@@ -49,8 +49,8 @@ type declaration struct {
 }
 
 // Release declares, by a handler, that nothing was done which must not be repeated:
-// its answer is sent but not kept, and the key is free again. Outside a guarded
-// request it does nothing.
+// its answer is sent but not kept, and the key is free again, or in doubt as it was before with
+// AfterCrashRetry. Outside a guarded request it does nothing.
 func Release(ctx context.Context) { declare(ctx, declaration{evidence: key.Nothing}) }
 
 // Doubt declares, by a handler, that it can't tell whether its effect happened. Its
@@ -221,6 +221,10 @@ func (c *exchange) letGo(a *response) {
 		c.logUnsettled(err)
 	}
 	a.show()
+	if c.current().State == key.Unknown { // as an attempt before left it
+		c.observe(OutcomeDoubt, "", a.status)
+		return
+	}
 	c.observe(OutcomeReleased, "", a.status)
 }
 
@@ -282,9 +286,20 @@ func (c *exchange) settle(e key.Fact) error {
 	c.tx, c.settled = nil, true
 	c.mu.Unlock()
 	worked := e.Evidence == key.Answered || e.Evidence == key.Streamed
+	var err error
 	if tx != nil && worked && e.Answer.Status < 500 {
-		return c.settleTx(ctx, tx, e)
+		err = c.settleTx(ctx, tx, e)
+	} else {
+		err = c.settleWithout(ctx, tx, e)
 	}
+	if err != nil && e.Evidence != key.Nothing && !errors.Is(err, key.ErrFenced) && !errors.Is(err, errUndone) {
+		c.g.executing.Store(c.claim.ID, unsettled)
+	}
+	return err
+}
+
+// settleWithout records the outcome without what the handler did in its transaction, if it had one.
+func (c *exchange) settleWithout(ctx context.Context, tx key.Tx, e key.Fact) error {
 	if tx != nil {
 		if err := tx.Rollback(); err != nil {
 			c.logUnsettled(err) // the store ends it with the connection
@@ -293,9 +308,6 @@ func (c *exchange) settle(e key.Fact) error {
 	err := c.settlePlain(ctx, e)
 	if errors.Is(err, keep.ErrReplaced) {
 		err = errors.Join(errUnkept, err)
-	}
-	if err != nil && e.Evidence != key.Nothing && !errors.Is(err, key.ErrFenced) {
-		c.g.executing.Store(c.claim.ID, unsettled)
 	}
 	return err
 }

@@ -211,6 +211,7 @@ func (k *Keys) move(ctx context.Context, reference string, e key.Fact, saw strin
 	} else if err != nil {
 		return view(r), err
 	}
+	next.Rev++ // as it is stored
 	return view(next), nil
 }
 

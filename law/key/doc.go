@@ -15,7 +15,7 @@
 //
 // A done key is free again when it expires. An unknown one never expires: it
 // waits for a probe, for a person, or for its owner, whose late answer is taken
-// as long as nobody took the key over. A repeatable request, which does the same
+// as long as nobody took the key over. An owner that took it over and did nothing leaves it unknown. A repeatable request, which does the same
 // executed once or twice, waits for nobody: a retry takes the key over whatever became
 // of its owner, even one that is still at it elsewhere, whose answer is fenced then.
 //

@@ -54,9 +54,9 @@ func Evidences() []Evidence {
 // absent is the state of a key without a record, and of an expired one.
 const absent State = ""
 
-// moves is the law. What is not in it is refused. Apply adds four conditions:
-// owner's evidence needs the owner's fence, NewAttempt is allowed once, after doubt,
-// unless the request is repeatable: then always; a record of
+// moves is the law. What is not in it is refused. Apply adds five conditions:
+// owner's evidence needs the owner's fence, and Nothing of an owner that took the key over after a doubt leaves it
+// unknown; NewAttempt is allowed once, after doubt, unless the request is repeatable: then always; a record of
 // version 1 that is over is not begun again, since its key has a name of the present
 // version that others take, and an atomic record whose lease ended is released: its
 // transaction was not committed, or its request is repeatable.
@@ -175,10 +175,20 @@ func Apply(r Record, f Fact, now time.Time) (Record, error) {
 		return r, fmt.Errorf("%s: %s after %q: %w", r.ID, from, f.Evidence, ErrMove)
 	case f.Evidence == LeaseEnded && r.Atomic:
 		to = Released
+	case f.Evidence == Nothing && r.doubtsBefore() > 0 && !r.Atomic:
+		to = Unknown // nobody knows of the attempt before
 	case f.Evidence == Happened && f.WithoutBody:
 		to = DoneWithoutBody
 	}
 	return move(r, to, f, now), nil
+}
+
+// doubtsBefore returns how many doubts there were before the present owner took the key: what it says of itself answers none of them.
+func (r Record) doubtsBefore() int {
+	if r.State == Unknown {
+		return r.Doubts - 1 // its own
+	}
+	return r.Doubts
 }
 
 // ofOwner reports whether only the owner can know e.
@@ -214,6 +224,8 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 		if r.Doubts, r.DoubtAt = r.Doubts+1, r.LeaseUntil; now.Before(r.DoubtAt) {
 			r.DoubtAt = now
 		}
+	case f.Evidence == Nothing && to == Unknown:
+		r.Doubts, r.DoubtAt = r.doubtsBefore(), now
 	case to == Unknown:
 		r.DoubtAt = now
 		if r.State != Unknown {
@@ -230,8 +242,10 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	case to == InProgress:
 		r.Fence, r.LeaseUntil = f.Fence, now.Add(f.Lease)
 	case !ofOwner(f.Evidence) && to != Unknown:
-		r.Fence = fence(r.Fence) // whoever holds the old one comes too late
-		r.ResolvedBy, r.Doubts = f.By, 0
+		r.Fence = fence(r.Fence)                           // whoever holds the old one comes too late
+		if r.ResolvedBy = f.By; f.Evidence != LeaseEnded { // of an attempt: it says nothing of those before
+			r.Doubts = 0
+		}
 	case to != Unknown:
 		r.ResolvedBy = f.By
 	}

@@ -23,7 +23,7 @@ in_progress(atomic)   -            in_progress  done      done_without_body  rel
 in_progress(live)     -            in_progress  done      done_without_body  released  unknown  -            -            -         -         -
 in_progress(fenced)   -            -            -         -                  -         -        unknown      -            -         -         -
 unknown               -            in_progress  done      done_without_body  released  unknown  -            in_progress  done      released  released
-unknown(second)       -            in_progress  done      done_without_body  released  unknown  -            -            done      released  released
+unknown(second)       -            in_progress  done      done_without_body  unknown   unknown  -            -            done      released  released
 unknown(fenced)       -            -            -         -                  -         -        -            in_progress  done      released  released
 done                  -            -            -         -                  -         -        -            -            -         -         released
 done(expired)         in_progress  -            -         -                  -         -        -            -            -         -         -
@@ -87,6 +87,7 @@ func TestApply(t *testing.T) {
 		"table":             applyTable,
 		"errors":            applyErrors,
 		"doubts":            applyDoubts,
+		"doubt_of_atomic":   applyDoubtOfAtomic,
 		"decided_by_others": applyDecidedByOthers,
 		"repeatable":        applyRepeatable,
 		"random_walks":      applyRandomWalks,
@@ -172,9 +173,13 @@ func applyDoubts(t *testing.T) {
 		{key.Unsure, 1},
 		{key.NewAttempt, 1},
 		{key.Nothing, 1}, // the second call was refused; the first is still a doubt
-		{key.Begun, 1},
+		{key.NewAttempt, 1},
 		{key.Unsure, 2},
-		{key.Absent, 0}, // somebody knows
+		{key.Nothing, 1}, // and so was the third
+		{key.NewAttempt, 1},
+		{key.LeaseEnded, 2},
+		{key.Nothing, 1}, // late
+		{key.Absent, 0},  // somebody knows
 		{key.Begun, 0},
 	}
 	var r key.Record
@@ -184,12 +189,29 @@ func applyDoubts(t *testing.T) {
 			e.Fence = r.Fence
 		}
 		var err error
-		if r, err = key.Apply(r, e, t0); err != nil {
+		now := t0
+		if s.event == key.LeaseEnded {
+			now = r.LeaseUntil
+		}
+		if r, err = key.Apply(r, e, now); err != nil {
 			t.Fatalf("step %d: Apply(%s): %v", i, s.event, err)
 		}
 		if r.Doubts != s.want {
 			t.Errorf("step %d: after %s doubts = %d, want %d", i, s.event, r.Doubts, s.want)
 		}
+		if s.want > 0 && r.State == key.Released {
+			t.Errorf("step %d: after %s the key is free, and there is a doubt", i, s.event)
+		}
+	}
+}
+
+// applyDoubtOfAtomic: that an atomic attempt died says nothing of the attempt before.
+func applyDoubtOfAtomic(t *testing.T) {
+	t.Parallel()
+	r, err := key.Apply(key.Record{ID: key.ID{1}, Version: 2, State: key.InProgress, Fence: 7, Doubts: 1, Atomic: true, LeaseUntil: t0, ExpiresAt: t0.Add(time.Hour)},
+		key.Fact{Evidence: key.LeaseEnded, By: "lease"}, t0)
+	if err != nil || r.State != key.Released || r.Doubts != 1 {
+		t.Errorf("%s with %d doubts, %v; want released with the doubt of the attempt before", r.State, r.Doubts, err)
 	}
 }
 
@@ -247,6 +269,7 @@ func applyRandomWalks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var r key.Record
+		retries := false // the first attempt is in doubt
 		now := t0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			e := evidence(rapid.SampledFrom(key.Evidences()).Draw(t, "event"))
@@ -267,12 +290,17 @@ func applyRandomWalks(t *testing.T) {
 				t.Fatalf("doubt became nothing by %s", e.Evidence)
 			case next.ExpiresAt.Before(r.ExpiresAt):
 				t.Fatalf("it is kept until %s by %s, and was to be until %s", next.ExpiresAt, e.Evidence, r.ExpiresAt)
+			case retries && !r.Atomic && next.State == key.Released && e.Evidence == key.Nothing:
+				t.Fatal("an attempt that did nothing made that before it undone")
 			case next.Doubts < 0:
 				t.Fatalf("doubts = %d", next.Doubts)
 			}
 			next.Rev++
 			if err := next.Validate(); err != nil {
 				t.Fatal(err)
+			}
+			if next.State == key.InProgress && e.Evidence != key.Renewed {
+				retries = e.Evidence == key.NewAttempt && r.State == key.Unknown
 			}
 			r = next
 		}
