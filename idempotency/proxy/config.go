@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -118,6 +119,10 @@ type Config struct {
 
 	// Logger receives what a person should know. If nil, slog.Default().
 	Logger *slog.Logger `toml:"-"`
+
+	// Dial connects to the upstream, as over a Unix socket. What it takes longer than 20 s for, a probe may ask about too early. If
+	// nil, TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) `toml:"-"`
 
 	// Ready, if not nil, is called with the addresses once they are listened on;
 	// admin is nil if there is none.

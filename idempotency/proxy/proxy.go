@@ -45,7 +45,7 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, store: store, upstream: transport()}
+	p := &Proxy{cfg: cfg, store: store, upstream: transport(cfg.Dial)}
 	p.streams, p.end = context.WithCancel(context.Background())
 	if p.trusted, err = prefixes(cfg.TrustedProxies); err != nil {
 		return nil, err
@@ -184,9 +184,12 @@ const (
 )
 
 // transport returns how the backend is talked to.
-func transport() *http.Transport {
+func transport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		DialContext:         dial,
 		TLSHandshakeTimeout: handshakeTimeout,
 		DisableCompression:  true, // the client's bytes, not ours
 		MaxIdleConnsPerHost: 256,

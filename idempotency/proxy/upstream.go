@@ -148,8 +148,11 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case !c.sent.Load():
 		idempotency.Release(ctx)
-		idempotency.Problem{Kind: idempotency.KindNotSent, Status: http.StatusBadGateway, RetryAfter: time.Second,
-			Detail: "The upstream could not be reached, so nothing was done. Send the request again with the same key."}.ServeHTTP(w, r)
+		detail := "The upstream could not be reached, so nothing was done. Send the request again with the same key."
+		if idempotency.Repeated(ctx) {
+			detail = "The upstream could not be reached, so nothing was done now. Nobody knows whether an attempt before was. Send the request again with the same key."
+		}
+		idempotency.Problem{Kind: idempotency.KindNotSent, Status: http.StatusBadGateway, RetryAfter: time.Second, Detail: detail}.ServeHTTP(w, r)
 	case c.guarded:
 		idempotency.Doubt(ctx, statusOf(ctx)) // the guard answers
 	default:

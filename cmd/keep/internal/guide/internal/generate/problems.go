@@ -82,7 +82,7 @@ var areas = []area{
 		"outcome-unknown":   {do: "Do not send it under another key: it may have happened. If `detail` says so, send it again with the same key. Otherwise ask at `instance`; the operator decides by `keep keys`.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 		"body-not-stored":   {do: "Do not repeat it: it happened, with the status in `original_status`. Ask the service for what it made."},
 		"store-unavailable": {do: "Send the request again with the same key, a little later. This one was not executed; what became of one before it with the same key is not known from this answer."},
-		"not-sent":          {do: "Send the request again with the same key. Nothing was done."},
+		"not-sent":          {do: "Send the request again with the same key. What could not be sent did nothing."},
 		"upstream-failed":   {do: "Look at the service whether it happened before you send it again: without a key nothing is on record.", also: []int{http.StatusBadGateway, http.StatusGatewayTimeout}},
 	}},
 	{"Deliveries to hooks", "They are answers to services that deliver ([hooks.md](hooks.md)), beside `bad-body` (the body is cut off, or not what its media type says: a service that cuts bodies off usually delivers again), `media-type` (have the service send JSON or a form, not compressed), `method` (a hook takes POST only: register the URL as one for deliveries, it is no page), `not-found` (no such hook) and `too-large` (the body has more than `body_limit`).", []string{"api/hook"}, map[string]advice{
