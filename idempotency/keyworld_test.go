@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -52,17 +53,42 @@ import (
 
 var (
 	seeds     = flag.Int("seeds", 300, "how many seeds TestKeyWorlds simulates")
+	onlyKind  = flag.String("kind", "", "the kind of worlds that TestKeyWorlds and TestKeyWorld simulate; empty: all, and fewer of those that came later")
 	firstSeed = flag.Uint64("first-seed", 1, "the first seed of TestKeyWorlds")
 	oneWorld  = flag.Uint64("world", 0, "the seed that TestKeyWorld replays, and prints with -v")
 )
 
 // Seeds break no law, and contain what can happen.
 func TestKeyWorlds(t *testing.T) {
+	for _, k := range keyKinds() {
+		if *onlyKind == "" || *onlyKind == k.name {
+			t.Run(k.name, func(t *testing.T) { k.simulate(t) })
+		}
+	}
+}
+
+// A keyKind is a kind of worlds. Their seeds have nothing to do with those of another kind.
+type keyKind struct {
+	name   string
+	share  int             // of -seeds one in so many, unless the kind is asked for
+	sights func() []string // what the seeds of a run have to contain
+}
+
+func keyKinds() []keyKind {
+	return []keyKind{{kindPlain, 1, keySights}, {kindTx, 4, txSights}, {kindMixed, 4, mixedSights}, {kindPeople, 4, peopleSights}, {kindProxy, 4, proxySights}}
+}
+
+// simulate lives through the seeds of a kind.
+func (k keyKind) simulate(t *testing.T) {
 	seen := make(map[string]int)
 	var bad []uint64
-	for n := range *seeds {
+	some := *seeds
+	if *onlyKind == "" {
+		some = max(1, some/k.share)
+	}
+	for n := range some {
 		seed := *firstSeed + uint64(n)
-		problems := simulate(t, seed, io.Discard, seen)
+		problems := simulate(t, k.name, seed, io.Discard, seen)
 		for _, p := range problems {
 			t.Errorf("seed %d: %s", seed, p)
 		}
@@ -77,34 +103,35 @@ func TestKeyWorlds(t *testing.T) {
 		t.Logf("%d bad seeds: %v", len(bad), bad)
 	}
 	if *seeds >= 300 {
-		for _, what := range keySights() {
+		for _, what := range k.sights() {
 			if seen[what] == 0 {
-				t.Errorf("in %d seeds this never happened: %s", *seeds, what)
+				t.Errorf("in %d seeds this never happened: %s", some, what)
 			}
 		}
 	}
 }
 
-// TestKeyWorld replays one seed: -run '^TestKeyWorld$' -world N -v. Goroutines that do something within the same instant have no order, so one that was
+// TestKeyWorld replays one seed: -run '^TestKeyWorld$' -world N -kind K -v. Goroutines that do something within the same instant have no order, so one that was
 // bad is sought with -count 20.
 func TestKeyWorld(t *testing.T) {
 	if *oneWorld == 0 {
 		t.Skip("no -world given")
 	}
-	for _, p := range simulate(t, *oneWorld, t.Output(), make(map[string]int)) {
+	for _, p := range simulate(t, cmp.Or(*onlyKind, kindPlain), *oneWorld, t.Output(), make(map[string]int)) {
 		t.Error(p)
 	}
 }
 
 // simulate lives through the world of a seed, and returns which laws it broke.
-func simulate(t *testing.T, seed uint64, trace io.Writer, seen map[string]int) (problems []string) {
+func simulate(t *testing.T, kind string, seed uint64, trace io.Writer, seen map[string]int) (problems []string) {
 	t.Helper()
 	t.Run(fmt.Sprint(seed), func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, seed)
 		synctest.Test(t, func(t *testing.T) {
 			w := &keyWorld{
-				t: t, seed: seed, began: time.Now(), trace: trace, seen: seen, rng: rand.New(rand.NewPCG(seed, 1)), lucky: rand.New(rand.NewPCG(seed, 2)),
+				t: t, kind: kind, seed: seed, began: time.Now(), trace: trace, seen: seen, rng: rand.New(rand.NewPCG(seed, 1)), lucky: rand.New(rand.NewPCG(seed, 2)),
 				store: new(memory.Keys), wanted: make(map[key.Fingerprint]*wanted), owners: make(map[key.Fence]*keyProcess), calm: make(chan struct{}),
+				callers: make(map[key.ID]bool),
 			}
 			w.live()
 			problems = w.problems
@@ -116,6 +143,7 @@ func simulate(t *testing.T, seed uint64, trace io.Writer, seen map[string]int) (
 // A keyWorld is everything that outlives a process.
 type keyWorld struct {
 	t      *testing.T
+	kind   string
 	seed   uint64
 	began  time.Time
 	trace  io.Writer
@@ -137,7 +165,9 @@ type keyWorld struct {
 	faults    float64 // the chance that a write or a read fails
 	wanted    map[key.Fingerprint]*wanted
 	owners    map[key.Fence]*keyProcess // who took which key
+	callers   map[key.ID]bool           // whether the caller of a record has a name
 	runs      int                       // of handlers
+	kinds                               // what the later kinds of worlds have
 }
 
 // A keyFile is what a world configures.
@@ -151,6 +181,7 @@ type keyFile struct {
 	repeatable bool
 	failOpen   bool
 	stable     bool // callers have names
+	atomic     bool // the handler promises that its effects are in the transaction of its key
 }
 
 func (f keyFile) String() string {
@@ -193,6 +224,7 @@ func (w *keyWorld) live() {
 		repeatable: chance(r, 0.1), failOpen: chance(r, 0.1), stable: chance(r, 0.5),
 	}
 	w.probes = w.file.probes
+	w.drawKind()
 	w.taker, w.faults = chance(r, 0.5), pick(r, 0, 0.02, 0.1)
 	w.note("%s; taker %t, faults %g", w.file, w.taker, w.faults)
 	for range 1 + r.IntN(2) {
@@ -204,7 +236,11 @@ func (w *keyWorld) live() {
 		clients.Go(c.live)
 	}
 	gone := make(chan struct{})
-	people.Go(func() { w.decideAll(gone) })
+	if w.kind == kindPeople {
+		people.Go(func() { w.decideTogether(gone) })
+	} else {
+		people.Go(func() { w.decideAll(gone) })
+	}
 	w.chaos()
 	clients.Wait()
 	close(gone)
@@ -213,6 +249,7 @@ func (w *keyWorld) live() {
 		p.end()
 	}
 	w.working.Wait()
+	w.endKind()
 	w.verify()
 }
 
@@ -221,6 +258,7 @@ func (w *keyWorld) chaos() {
 	r := w.rng
 	for range 3 + r.IntN(12) {
 		time.Sleep(span(r, 40*time.Second))
+		w.editsUnderADoubt()
 		alive := w.alive()
 		switch what := r.IntN(10); {
 		case len(alive) > 0 && what < 4:
@@ -240,7 +278,7 @@ func (w *keyWorld) chaos() {
 			w.begin()
 		case what < 8:
 			w.edit()
-			for _, p := range alive { // a program is begun again with other rules
+			for _, p := range w.edited(alive) { // a program is begun again with other rules
 				p.kill("edited")
 			}
 			w.begin()
@@ -303,6 +341,7 @@ type keyProcess struct {
 	gone  atomic.Bool
 	stop  context.CancelFunc
 	swept sync.WaitGroup
+	front *keyFront // of a proxy
 
 	// w.mu protects what follows.
 	killAt string // empty: it lives
@@ -315,7 +354,7 @@ type keyProcess struct {
 func (w *keyWorld) begin() {
 	w.mu.Lock()
 	w.started++
-	p := &keyProcess{w: w, n: w.started, file: w.file, dead: make(chan struct{}), lucky: rand.New(rand.NewPCG(w.seed, 100+uint64(w.started)))}
+	p := &keyProcess{w: w, n: w.started, file: w.fileOf(), dead: make(chan struct{}), lucky: rand.New(rand.NewPCG(w.seed, 100+uint64(w.started)))}
 	w.mu.Unlock()
 	f := p.file
 	rule := idempotency.Rule{
@@ -333,12 +372,18 @@ func (w *keyWorld) begin() {
 	if f.probes {
 		rule.Probe = p.probe
 	}
+	if w.kind == kindTx {
+		rule.Atomic = f.atomic
+	}
 	guard, err := idempotency.New(p.openStore(), idempotency.Config{Rules: []idempotency.Rule{rule}, Lease: keyLease, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		w.t.Error(err)
 		return
 	}
 	p.guard = guard
+	if w.kind == kindProxy {
+		p.openProxy()
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	p.swept.Go(func() { _ = guard.Run(ctx) })
@@ -386,6 +431,7 @@ func (p *keyProcess) killed(why string) {
 	p.w.processes = slices.DeleteFunc(p.w.processes, func(o *keyProcess) bool { return o == p })
 	close(p.dead)
 	p.stop()
+	p.w.killedKind(p)
 }
 
 // end ends the process, and waits for it.
@@ -405,6 +451,9 @@ type keyTaker struct{ keyStore }
 
 func (p *keyProcess) openStore() idempotency.Store {
 	s := keyStore{p.w.store, p}
+	if p.w.kind == kindTx {
+		return p.openTxStore(s)
+	}
 	if p.w.taker {
 		return keyTaker{s}
 	}
@@ -463,7 +512,7 @@ func (s keyStore) Write(ctx context.Context, r key.Record) error {
 	if err != nil {
 		return err
 	}
-	return s.wrote(fate, r, s.p.w.write(ctx, s.p, r))
+	return s.wrote(fate, r, s.p.w.writeAlone(ctx, s.p, r))
 }
 
 // wrote returns what the process learns of a write.
@@ -487,7 +536,7 @@ func (s keyTaker) Take(ctx context.Context, r key.Record) (key.Record, error) {
 	if err != nil || there.Rev > 0 {
 		return there, err
 	}
-	return key.Record{}, s.wrote(fate, r, s.p.w.write(ctx, s.p, r))
+	return key.Record{}, s.wrote(fate, r, s.p.w.writeAlone(ctx, s.p, r))
 }
 
 func (s keyStore) List(ctx context.Context, f key.Filter, p keep.Page) ([]key.Record, string, error) {

@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,6 +35,9 @@ type keyAnswer struct {
 	problem   idempotency.Kind
 	detail    string
 	reference string
+	p         *keyProcess // that answered
+	header    http.Header
+	cut       bool // its end did not come
 }
 
 // live sends the requests of the client.
@@ -65,7 +67,10 @@ func (c *keyClient) wants(of string) *wanted {
 	if of != "" {
 		m.key, m.another = of, true
 	}
-	m.begins()
+	if w.kind == kindProxy { // a probe asks for a key
+		m.key += "-" + m.host[:1]
+	}
+	m.as(w.file.stable)
 	m.body = fmt.Sprintf("%s %d", c.name, m.n)
 	w.wanted[key.NewFingerprint(http.MethodPost, "/orders", "", "", []byte(m.body), key.Form{})] = m
 	w.note("%s wants %s under %s", c.name, m, m.key)
@@ -78,6 +83,9 @@ func (c *keyClient) afterwards(m *wanted) {
 	what := pick(c.rng, "", "", "comes back", "comes back", "comes back late", "another request")
 	w.mu.Lock()
 	w.saw("client: " + what)
+	if what == "another request" && w.mixed {
+		what = "comes back"
+	}
 	late := time.Until(m.expires) + span(c.rng, pick(c.rng, 20*time.Second, 3*time.Minute))
 	ttl := m.expires
 	w.mu.Unlock()
@@ -206,6 +214,9 @@ func (c *keyClient) send(m *wanted, patience time.Duration, rng *rand.Rand) (*ke
 	w.note("%s sends %s to process %d (%s, %s), and waits for %s", c.name, m, p.n, try, c.tokens[0], patience)
 	w.mu.Unlock()
 	r.Header.Set("Idempotency-Key", m.key)
+	if w.kind == kindProxy {
+		c.writesOtherwise(r, m, rng)
+	}
 	r.Header.Set("X-Try", try)
 	a := c.do(p, r, patience)
 	w.mu.Lock()
@@ -235,6 +246,9 @@ func (c *keyClient) asks(m *wanted, reference, how string) {
 // do has a process answer a request; nil: there was no answer.
 func (c *keyClient) do(p *keyProcess, r *http.Request, patience time.Duration) *keyAnswer {
 	w := c.w
+	if w.kind == kindProxy {
+		return c.overHTTP(p, r, patience)
+	}
 	ctx, leave := context.WithCancel(r.Context())
 	defer leave()
 	rec := httptest.NewRecorder()
@@ -264,11 +278,16 @@ func (c *keyClient) do(p *keyProcess, r *http.Request, patience time.Duration) *
 		w.mu.Unlock()
 		return nil
 	}
-	a := &keyAnswer{status: rec.Code, body: rec.Body.String(), replayed: rec.Header().Get(idempotency.ReplayedHeader) == "true"}
-	if rec.Header().Get("Content-Type") == "application/problem+json" {
+	return c.read(p, rec.Code, rec.Header(), rec.Body.String())
+}
+
+// read reads an answer.
+func (c *keyClient) read(p *keyProcess, status int, header http.Header, body string) *keyAnswer {
+	a := &keyAnswer{p: p, header: header, status: status, body: body, replayed: header.Get(idempotency.ReplayedHeader) == "true"}
+	if header.Get("Content-Type") == "application/problem+json" {
 		var p struct{ Type, Detail, Reference string }
-		if err := json.Unmarshal(bytes.TrimSpace(rec.Body.Bytes()), &p); err != nil {
-			w.t.Error(err)
+		if err := json.Unmarshal([]byte(strings.TrimSpace(body)), &p); err != nil {
+			c.w.t.Error(err)
 		}
 		a.problem, a.detail, a.reference = idempotency.Kind(strings.TrimPrefix(p.Type, idempotency.ProblemBase)), p.Detail, p.Reference
 	}

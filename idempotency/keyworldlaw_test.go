@@ -19,7 +19,12 @@ type wanted struct {
 	client, host, key, body string
 	another                 bool // it uses the key of another request, and is to be refused
 
-	life
+	*life                     // as the caller that a guard knows last
+	lives      map[bool]*life // by whether callers have names
+	named      bool           // which of them it is
+	hands      []string       // answers of persons, the one that is kept last
+	guessed    bool           // a person was wrong about it
+	halved     bool           // a probe's answer may have been half of one
 	executions []*execution
 	reference  string // that a problem said last
 	tries      int
@@ -37,13 +42,17 @@ type life struct {
 	attempts map[key.ID]int // of AfterCrashRetry, by record
 	shown    string         // the answer that was shown, and is kept
 	expires  time.Time      // when the record of the answer does; zero: there is none
+	promised time.Time      // until when a client was told that its answer is kept
+	doubtful bool           // its owner took it over after a doubt
+	again    int            // how often it was taken over and not executed since
+	id       key.ID         // of the record that was taken last
 }
 
 func (m *wanted) String() string { return fmt.Sprintf("request %d of %s at %s", m.n, m.client, m.host) }
 
 // begins a new life: the time of the key is over, or a person forgot it.
 func (m *wanted) begins() {
-	m.life = life{attempts: make(map[key.ID]int)}
+	*m.life = life{attempts: make(map[key.ID]int)}
 	if n := len(m.executions); n > 0 {
 		m.from = m.executions[n-1].n
 	}
@@ -58,11 +67,35 @@ func (m *wanted) resolved(id key.ID) {
 // atWork reports whether there may be an effect yet.
 func (m *wanted) atWork() bool {
 	for _, e := range m.executions {
-		if e.atWork() {
+		if e.p.file.stable == m.named && e.atWork() {
 			return true
 		}
 	}
 	return false
+}
+
+// mayAct is atWork without executions that are known to be fenced.
+func (m *wanted) mayAct() bool {
+	for _, e := range m.executions {
+		if e.p.file.stable == m.named && !e.fenced && e.atWork() {
+			return true
+		}
+	}
+	return false
+}
+
+// as makes the life of a request that of its caller as guards know it.
+func (m *wanted) as(named bool) *wanted {
+	if m.lives == nil {
+		m.lives = make(map[bool]*life)
+	}
+	if m.named = named; m.lives[named] == nil {
+		m.life = new(life)
+		m.lives[named] = m.life
+		m.begins()
+	}
+	m.life = m.lives[named]
+	return m
 }
 
 // byReference returns a request by its number.
@@ -79,6 +112,11 @@ func (w *keyWorld) byReference(n string) *wanted {
 func (w *keyWorld) write(ctx context.Context, p *keyProcess, r key.Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.writeLocked(ctx, p, r)
+}
+
+// writeLocked is write with mu held.
+func (w *keyWorld) writeLocked(ctx context.Context, p *keyProcess, r key.Record) error {
 	was, err := w.store.Read(ctx, r.ID)
 	if err != nil {
 		return err
@@ -86,7 +124,11 @@ func (w *keyWorld) write(ctx context.Context, p *keyProcess, r key.Record) error
 	if err := w.store.Write(ctx, r); err != nil {
 		return err
 	}
-	m, now := w.wanted[r.Fingerprint], time.Now()
+	now := time.Now()
+	if r.State == key.InProgress && r.Fence != was.Fence {
+		w.callers[r.ID] = p.file.stable
+	}
+	m := w.wanted[r.Fingerprint].as(w.callers[r.ID])
 	if r.State == key.InProgress && r.Fence != was.Fence {
 		w.owners[r.Fence] = p
 	}
@@ -103,17 +145,39 @@ func (w *keyWorld) write(ctx context.Context, p *keyProcess, r key.Record) error
 		default:
 			w.broken("once", "process %d takes %s, which is %s", p.n, m, was.State)
 		}
+		if key.Free(was, now) && now.Before(m.promised.Add(-time.Second)) && !p.file.repeatable {
+			w.broken("kept", "process %d takes the key of %s as a new one, and its answer is kept until %s, as a client was told", p.n, m, m.promised.Sub(w.began))
+		}
 		if !m.expires.IsZero() && !now.Before(m.expires) { // the record may be swept by now
 			m.begins()
 			w.saw("a key is over")
 		}
+		if was.Rev == 0 || was.Expired(now) {
+			delete(m.attempts, r.ID)
+		}
+		m.id = r.ID
+		if was.State == key.Unknown || was.State == key.InProgress {
+			m.again++
+		}
+		m.doubtful = was.State == key.Unknown
+	case w.personWrites(m, was, r):
+	case m.doubtful && r.State == key.Unknown && (was.State != key.Unknown && r.Doubts == was.Doubts || was.State == key.Unknown && r.Doubts < was.Doubts): // its owner did nothing
+		m.attempts[r.ID]--
+		w.saw("an attempt did nothing, and the one before is in doubt")
+	case m.doubtful && r.State == key.Released && r.ResolvedBy == "owner" && !r.Atomic:
+		w.broken("doubt-is-not-failure", "%s is free, although nobody knows of an attempt before", m)
 	case r.ResolvedBy == "owner" && w.owners[r.Fence] != p:
 		w.broken("settled-stays", "process %d says what became of %s, which it does not own", p.n, m)
 	case r.State == key.Done || r.State == key.DoneWithoutBody:
 		m.expires = r.ExpiresAt
-		if was.State != r.State && r.ExpiresAt.Before(now.Add(10*time.Minute-20*time.Second)) {
+		if was.State != r.State && r.ExpiresAt.Before(now.Add(10*time.Minute-40*time.Second)) {
 			w.broken("kept", "process %d keeps the answer of %s until %s", p.n, m, r.ExpiresAt.Sub(w.began))
 		}
+		if o := w.owners[was.Fence]; o != nil && was.State != r.State && r.ExpiresAt.Before(now.Add(o.file.ttl-40*time.Second)) {
+			w.broken("kept", "process %d keeps the answer of %s until %s, and its owner, process %d, %s", p.n, m, r.ExpiresAt.Sub(w.began), o.n, o.file.ttl)
+		}
+	case w.kind == kindTx && r.State == key.Released && (r.ResolvedBy == "owner" || r.ResolvedBy == "lease"):
+		w.undone(m, was, r)
 	case r.State == key.Released && was.State == key.Unknown && r.ResolvedBy != "owner":
 		m.resolved(r.ID)
 		w.saw("released by a probe")
@@ -128,21 +192,28 @@ func (w *keyWorld) write(ctx context.Context, p *keyProcess, r key.Record) error
 
 // executes notes that the handler of a process begins. mu is held.
 func (w *keyWorld) executes(p *keyProcess, r *http.Request, body []byte) *execution {
-	m := w.byReference(r.Header.Get("X-Wanted"))
+	m := w.byReference(r.Header.Get("X-Wanted")).as(p.file.stable)
 	if m.body != string(body) {
 		w.t.Errorf("the handler gets %q of %q", body, m.body)
 	}
 	w.runs++
 	e := &execution{n: w.runs, p: p, of: m, try: r.Header.Get("X-Try"), how: w.way(p.file)}
 	e.body = fmt.Sprintf("%s execution %d", m, e.n)
-	switch again := idempotency.Repeated(r.Context()); {
-	case !idempotency.Guarded(r.Context()):
+	again := idempotency.Repeated(r.Context())
+	if w.kind == kindProxy {
+		again = m.again > 0
+	}
+	m.again = 0
+	switch {
+	case w.kind != kindProxy && !idempotency.Guarded(r.Context()):
 		w.saw("executed without a record")
 		if here := slices.ContainsFunc(m.executions, func(e *execution) bool { return e.p == p && !e.over }); here && m.renewedAt == 0 || !p.file.failOpen {
 			w.broken("recorded-before-sent", "process %d executes %s without a record, although it knows of it", p.n, m)
 		}
+		w.unrecorded(p, m)
 		m.excused++
 		m.bare++
+		e.bare = true
 	case m.shown != "" && m.bare == 0 && !p.file.repeatable:
 		w.broken("kept", "process %d executes %s, which was answered %q", p.n, m, m.shown)
 	case p.file.repeatable, again && p.file.crash == idempotency.AfterCrashRetry:
@@ -151,8 +222,11 @@ func (w *keyWorld) executes(p *keyProcess, r *http.Request, body []byte) *execut
 		w.broken("key-reused", "process %d executes %s", p.n, m)
 	case m.held && m.excused == 0:
 		w.broken("once", "process %d executes %s, and what became of it before is not known to be nothing", p.n, m)
-	case m.atWork() && m.excused == 0:
+	case m.mayAct() && m.excused == 0:
 		w.broken("once", "process %d executes %s beside another execution", p.n, m)
+	}
+	if rec, err := w.store.Read(context.Background(), m.id); err == nil {
+		e.fence = rec.Fence
 	}
 	m.held = true
 	m.executions = append(m.executions, e)
@@ -162,7 +236,7 @@ func (w *keyWorld) executes(p *keyProcess, r *http.Request, body []byte) *execut
 // usedBefore reports whether the key of a request belongs to another one now. mu is held.
 func (w *keyWorld) usedBefore(m *wanted) bool {
 	for _, o := range w.wanted {
-		if o != m && o.client == m.client && o.host == m.host && o.key == m.key && (o.held || time.Now().Before(o.expires)) {
+		if o != m && o.client == m.client && o.host == m.host && o.key == m.key && (o.as(m.named).held || time.Now().Before(o.expires)) {
 			return true
 		}
 	}
@@ -171,7 +245,7 @@ func (w *keyWorld) usedBefore(m *wanted) bool {
 
 // effect has an execution do what it was to do. mu is held.
 func (w *keyWorld) effect(e *execution) {
-	m := e.of
+	m := e.of.as(e.p.file.stable)
 	e.effects++
 	m.effects++
 	w.note("effect of %s", e)
@@ -182,11 +256,15 @@ func (w *keyWorld) effect(e *execution) {
 
 // answered notes what a client was answered. It reports whether that is the last answer. mu is held.
 func (w *keyWorld) answered(m *wanted, try string, a *keyAnswer) (last bool) {
+	m.as(a.p.file.stable)
 	if a.problem != "" {
 		return w.problem(m, try, a)
 	}
 	w.note("%s is answered %d %q, replayed %t", m, a.status, a.body, a.replayed)
 	w.saw(fmt.Sprintf("answer: %d, replayed %t", a.status, a.replayed))
+	if until, err := http.ParseTime(a.header.Get(idempotency.ExpiresHeader)); err == nil && m.shown == "" {
+		m.promised = until
+	}
 	var of *execution
 	for _, e := range m.executions {
 		if e.body == a.body {
@@ -194,13 +272,15 @@ func (w *keyWorld) answered(m *wanted, try string, a *keyAnswer) (last bool) {
 		}
 	}
 	switch {
+	case w.byHand(m, a):
 	case a.body == m.String()+" found" && a.status == 201:
 		if m.effects == 0 {
 			w.broken("truth", "%s is answered that it was found, and has no effect", m)
 		}
-	case of == nil:
+	case of == nil, of.p.file.stable != a.p.file.stable:
 		w.broken("permitted", "%s gets the answer %q", m, a.body)
 		return true
+	case !w.isWhole(of, a):
 	case a.replayed == (of.try == try):
 		w.broken("truth", "%s gets the answer of %s, replayed %t", m, of, a.replayed)
 	case a.replayed && of.nothing():
@@ -212,9 +292,12 @@ func (w *keyWorld) answered(m *wanted, try string, a *keyAnswer) (last bool) {
 		}
 		return false
 	}
+	if of == nil && len(m.hands) > 0 && isByHand(m, a.body) && a.body != m.hands[len(m.hands)-1] {
+		return true // it was forgotten meanwhile
+	}
 	text := fmt.Sprint(a.status, a.body)
 	switch {
-	case of != nil && of.how == streams && !a.replayed: // it is not kept
+	case of != nil && of.passes() && !a.replayed: // it is not kept
 		return true
 	case m.bare == 0 && !w.file.repeatable && m.shown != "" && m.shown != text:
 		w.broken("kept", "%s was answered %q, and is answered %q", m, m.shown, text)
@@ -237,11 +320,14 @@ func (w *keyWorld) problem(m *wanted, try string, a *keyAnswer) (last bool) {
 	}
 	switch a.problem {
 	case idempotency.KindStoreUnavailable:
-		if executed != nil && strings.Contains(a.detail, "not executed") {
+		if executed != nil && executed.staged && executed.fenced && executed.effects == 0 && strings.Contains(a.detail, "not executed") {
+			executed.denied = true // and stays so
+		} else if executed != nil && strings.Contains(a.detail, "not executed") {
 			w.broken("truth", "%s is told that it was not executed, by %s", m, executed)
 		}
 	case idempotency.KindKeyReused, idempotency.KindCallerChanged, idempotency.KindBodyNotStored:
-		if executed != nil && executed.how != streams && m.excused == 0 { // else it may be said to an owner who is late, too
+		fenced := executed != nil && executed.over && executed.effects == 0 && a.problem == idempotency.KindBodyNotStored // by another one, after it freed the key
+		if executed != nil && !executed.passes() && !fenced && m.excused == 0 {                                           // else it may be said to an owner who is late, too
 			w.broken("truth", "%s is refused with %s, after %s", m, a.problem, executed)
 		}
 	}
@@ -252,18 +338,24 @@ func (w *keyWorld) problem(m *wanted, try string, a *keyAnswer) (last bool) {
 		}
 		return true
 	case idempotency.KindCallerChanged:
-		if m.renewedAt == 0 {
+		if m.renewedAt == 0 || a.p.file.stable {
 			w.broken("truth", "%s is told that another caller made it", m)
 		}
 	case idempotency.KindBodyNotStored:
 		for _, e := range m.executions {
-			if e.how == streams {
+			if e.passes() {
 				return true
 			}
+		}
+		if m.halved {
+			return true
 		}
 		w.broken("truth", "%s is told that its answer is not stored", m)
 	case idempotency.KindInProgress, idempotency.KindOutcomeUnknown, idempotency.KindStoreUnavailable:
 	default:
+		if w.kind == kindProxy && w.proxyProblem(m, try, a) {
+			return false
+		}
 		w.broken("explained", "%s is refused with %s", m, a.problem)
 	}
 	return false
@@ -271,6 +363,7 @@ func (w *keyWorld) problem(m *wanted, try string, a *keyAnswer) (last bool) {
 
 // asked notes what a client learns of a reference. mu is held.
 func (w *keyWorld) asked(m *wanted, a *keyAnswer) {
+	m.as(a.p.file.stable)
 	var s idempotency.Status
 	if a.status != 200 || json.Unmarshal([]byte(a.body), &s) != nil {
 		w.saw(fmt.Sprintf("reference: %d", a.status))
@@ -283,7 +376,7 @@ func (w *keyWorld) asked(m *wanted, a *keyAnswer) {
 		w.broken("truth", "%s is told that it is released, and it has an effect", m)
 	case s.State == "released" && m.held && m.excused == 0:
 		w.broken("truth", "%s is told that it is released, and what became of it is not known to be nothing", m)
-	case s.State == "done" && s.Answer != nil && s.Answer.Body != nil && !w.isOf(m, *s.Answer.Body):
+	case s.State == "done" && s.Answer != nil && s.Answer.Body != nil && !(w.kind == kindProxy && w.isTextOf(m, *s.Answer.Body)) && !w.isOf(m, *s.Answer.Body):
 		w.broken("permitted", "%s is told the answer %q", m, *s.Answer.Body)
 	}
 }
@@ -305,6 +398,11 @@ func (w *keyWorld) verify() {
 	for _, m := range w.wanted {
 		if m.end == "" {
 			w.broken("nothing-lost", "%s has no answer", m)
+		}
+		for _, e := range m.executions {
+			if e.denied && e.effects > 0 {
+				w.broken("truth", "%s was told that it was not executed, and it has its effect", m)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,14 @@ type execution struct {
 	try     string // of the client, whose request it was
 	how     string
 	effects int
-	waits   bool // a service may do it yet
-	over    bool // the handler has returned
+	waits   bool      // a service may do it yet
+	fence   key.Fence // of its record
+	bare    bool      // it had no record
+	fenced  bool      // what it does is in the transaction of its key, which a later owner refuses
+	staged  bool      // it did so, and says how that ends
+	denied  bool      // its client was told that nothing of it happened
+	sent    keySent   // what a backend answered
+	over    bool      // the handler has returned
 	body    string
 }
 
@@ -93,11 +100,15 @@ func (p *keyProcess) handler(rw http.ResponseWriter, r *http.Request) {
 	w.note("process %d executes %s (%s): %s, %s and %s, remote %t", p.n, e.of, e.try, e.how, before, after, remote)
 	w.saw("handler: " + e.how)
 	w.mu.Unlock()
+	if w.kind == kindTx {
+		p.worksInTx(e, rw, r, before, after)
+		return
+	}
 	defer func() {
 		w.mu.Lock()
 		e.over = true
 		if e.nothing() && !p.gone.Load() {
-			e.of.held = false
+			e.of.as(p.file.stable).held = false
 		}
 		w.mu.Unlock()
 		p.at("after a handler")
@@ -134,44 +145,61 @@ func (p *keyProcess) handler(rw http.ResponseWriter, r *http.Request) {
 
 // answer is how a handler ends.
 func (e *execution) answer(rw http.ResponseWriter, r *http.Request) {
-	status := http.StatusCreated
 	switch e.how {
-	case refuses:
-		status = http.StatusUnprocessableEntity
-	case isBusy:
-		status = http.StatusTooManyRequests
-	case loses:
-		status = http.StatusConflict
-	case failsBefore, failsAfter:
-		status = http.StatusInternalServerError
-	case cutBefore, cutAfter:
-		status = http.StatusBadGateway
 	case panicBefore, panicAfter:
 		panic(http.ErrAbortHandler)
-	case doubtBefore, doubtAfter:
-		idempotency.Doubt(r.Context(), http.StatusGatewayTimeout)
-		status = http.StatusGatewayTimeout
-	case releases:
+	case doubtBefore, doubtAfter, panicDoubts:
+		if idempotency.Doubt(r.Context(), http.StatusGatewayTimeout); e.how == panicDoubts {
+			panic(http.ErrAbortHandler)
+		}
+	case releases, refusesToBegin:
 		idempotency.Release(r.Context())
-		status = http.StatusServiceUnavailable
 	case streams:
 		rw.Header().Set("Content-Type", "text/event-stream")
 	}
 	rw.Header().Set("X-Execution", fmt.Sprint(e.n))
-	rw.WriteHeader(status)
+	rw.WriteHeader(e.status())
 	_, _ = io.WriteString(rw, e.body)
+}
+
+// status is that of the answer of an execution.
+func (e *execution) status() int {
+	switch e.how {
+	case refuses:
+		return http.StatusUnprocessableEntity
+	case isBusy:
+		return http.StatusTooManyRequests
+	case loses:
+		return http.StatusConflict
+	case failsBefore, failsAfter:
+		return http.StatusInternalServerError
+	case cutBefore, cutAfter:
+		return http.StatusBadGateway
+	case doubtBefore, doubtAfter:
+		return http.StatusGatewayTimeout
+	case releases, refusesToBegin:
+		return http.StatusServiceUnavailable
+	}
+	return cmp.Or(e.sent.status, http.StatusCreated)
 }
 
 // nothing reports whether a handler says that it did nothing, which frees the key.
 func (e *execution) nothing() bool {
 	switch e.how {
-	case isBusy, releases, loses:
+	case isBusy, releases, loses, refusesToBegin:
 		return true
 	case failsBefore, cutBefore, panicBefore:
-		return e.p.file.policy == key.Retry5xx || e.p.file.repeatable
+		return e.p.file.policy == key.Retry5xx || e.p.file.repeatable || e.p.file.atomic && e.how != failsBefore
+	case cutAfter, panicAfter:
+		return e.p.file.atomic && !e.waits
 	}
-	return false
+	return e.sent.nothing
 }
+
+// passes reports whether an answer is passed on, and not kept.
+func (e *execution) passes() bool { return e.how == streams || e.sent.passed }
+
+const refusesToBegin = "has no transaction"
 
 // probe asks what became of a request.
 func (p *keyProcess) probe(ctx context.Context, q idempotency.Question) (idempotency.Finding, error) {
@@ -189,7 +217,7 @@ func (p *keyProcess) probe(ctx context.Context, q idempotency.Question) (idempot
 		return idempotency.Finding{}, ctx.Err()
 	}
 	w.mu.Lock()
-	m := w.byReference(q.Header.Get("X-Wanted"))
+	m := w.byReference(q.Header.Get("X-Wanted")).as(p.file.stable)
 	var f idempotency.Finding
 	if m.effects > 0 {
 		f = idempotency.Finding{Happened: true, Status: 201, Body: []byte(m.String() + " found")}
@@ -243,7 +271,7 @@ func (w *keyWorld) decideAll(gone chan struct{}) {
 func (w *keyWorld) decide(ctx context.Context, r *rand.Rand, keys *idempotency.Keys, v idempotency.View) {
 	rec := w.record(ctx, v.Reference)
 	w.mu.Lock()
-	m := w.wanted[rec.Fingerprint]
+	m := w.wanted[rec.Fingerprint].as(w.callers[rec.ID])
 	if rec.Rev == 0 || m.atWork() {
 		w.mu.Unlock()
 		return
@@ -253,7 +281,7 @@ func (w *keyWorld) decide(ctx context.Context, r *rand.Rand, keys *idempotency.K
 	if chance(r, 0.5) {
 		seen = ""
 	}
-	was := m.life
+	was := *m.life
 	switch {
 	case v.State == key.Done:
 		m.begins()
@@ -272,9 +300,10 @@ func (w *keyWorld) decide(ctx context.Context, r *rand.Rand, keys *idempotency.K
 	rec = w.record(ctx, v.Reference)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	m.as(w.callers[rec.ID])
 	w.note("person %s %s (%s), happened %t: %v", what, m, v.State, happened, err)
 	if err != nil {
-		m.life = was
+		*m.life = was
 		return
 	}
 	w.saw(fmt.Sprintf("person: %s, happened %t", what, happened))
