@@ -43,7 +43,7 @@ examples: ## run the examples and the commands of README.md as a newcomer would
 	$(GO) test -count=1 -v ./examples
 
 sim: ## simulate a fixed set of seeds: 100,000 crashes, and every fault at every point
-	$(GO) test -count=1 -v -run 'TestSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
+	$(GO) test -count=1 -v -run 'TestSeeds|TestOrderedSeeds|TestOutcomes|TestSame' ./internal/simtest -seeds 1000 -crashes 100000
 	$(GO) test -count=1 -v -run 'TestWorlds$$' ./gateway -seeds 1000
 	$(GO) test -count=1 -run 'TestKeyWorlds$$' ./idempotency -seeds 5000
 

@@ -89,13 +89,6 @@ func (w *world) watchOver(m keep.Mutation, at int, what string) {
 			w.saw("set: over a later one, as a person said")
 			continue
 		}
-		for _, x := range []keep.Mutation{m, o} {
-			moves, _ := w.store.History(context.Background(), x.Key)
-			println(string(x.Key), string(x.State), x.Attempts, x.Doubted, x.CreatedAt.String(), x.UpdatedAt.String())
-			for _, v := range moves {
-				println("   ", string(v.From), string(v.To), v.Evidence, v.By, v.At.String())
-			}
-		}
 		w.broken("once", "%s is %s over %s (%s) of the same identity, which was recorded later, and nobody said so", m.Key, what, o.Key, o.State)
 	}
 }

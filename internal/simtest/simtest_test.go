@@ -166,6 +166,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// undone needs a person who says that a call is made whose place another one has taken since: it happens in one seed of a hundred.
+const undone = "set: over a later one, as a person said"
+
 // Seeds whose workflows choose what an unfinished run holds up break no law either, and
 // contain what that changes.
 func TestOrderedSeeds(t *testing.T) {
@@ -178,8 +181,8 @@ func TestOrderedSeeds(t *testing.T) {
 		return
 	}
 	for _, what := range []string{"order: called beside an unfinished run", "lane: key true, handler false waits",
-		"lane: key false, handler true waits", "lane: key false, handler false waits", "fault: the secret was replaced", "user: the same, with another secret", "user: sent as another one", "user: asked, the same true", "user: asked, the same false", "set: sent again", "set: not sent again", "set: over a later one, as a person said"} {
-		if report.Sum.Seen[what] == 0 {
+		"lane: key false, handler true waits", "lane: key false, handler false waits", "fault: the secret was replaced", "user: the same, with another secret", "user: sent as another one", "user: asked, the same true", "user: asked, the same false", "set: sent again", "set: not sent again", undone} {
+		if report.Sum.Seen[what] == 0 && (what != undone || *count >= 1000) {
 			t.Errorf("in %d seeds this never happened: %s", report.Seeds, what)
 		}
 	}
