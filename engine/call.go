@@ -256,12 +256,12 @@ func (x *execution) admit(ctx context.Context, call *takenCall, c ledger.Call, b
 }
 
 // stillRuns returns errPaused if a person paused the workflow since the run began: its prepare may have taken long, and the call is
-// not under way yet. No actor pokes the run of a direct call.
+// not under way yet. The commit that records a direct call looks for itself.
 func (x *execution) stillRuns(ctx context.Context) error {
 	x.e.mu.Lock()
 	poked := x.a.pokes != x.pokes // the next host call of a job looks again for itself
 	x.e.mu.Unlock()
-	if !poked && !x.direct {
+	if !poked {
 		return nil
 	}
 	switch w, err := x.e.store.Workflow(ctx, x.a.name); {

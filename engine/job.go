@@ -304,9 +304,6 @@ func (h *scriptHost) mutateInItem(ctx context.Context, call *takenCall, c HostCa
 		x.mut, x.run.Mutation = known, known.Key
 		return nil, f
 	}
-	if err := h.itemUnchanged(ctx); err != nil {
-		return nil, err
-	}
 	lc := call.ledgerCall(x, key, hash)
 	if known.Key != "" { // it may have been made under another name
 		lc.Key, lc.Tool = known.Key, known.Tool
@@ -337,7 +334,7 @@ func (h *scriptHost) recordOf(ctx context.Context, call *takenCall, key keep.Mut
 }
 
 // itemUnchanged returns errItemChanged if a person skipped the item since its handler
-// began, or wants it done again. It is asked before each call.
+// began, or wants it done again.
 func (h *scriptHost) itemUnchanged(ctx context.Context) error {
 	it := h.item.item
 	stored, err := h.x.e.store.Item(ctx, h.x.a.name, it.ID)

@@ -452,7 +452,7 @@ func cutCall(t *testing.T, ttl, commit time.Duration) {
 		if calls.Add(1) > 1 {
 			return nil
 		}
-		time.AfterFunc(9500*time.Millisecond, func() {
+		time.AfterFunc(9900*time.Millisecond, func() { // within its timeout, which began when it was sent
 			mu.Lock()
 			defer mu.Unlock()
 			c.service.mu.Lock()

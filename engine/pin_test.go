@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/operator"
 )
 
 // A placed tool says where it sends.
@@ -300,18 +301,22 @@ func TestADeployKeepsADoubtedKey(t *testing.T) {
 	})
 }
 
-// An item that a person skips between two of its calls makes no other.
+// An item that a person skips between two of its calls, by another process, makes no other.
 func TestSkipAnItemBetweenItsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newJobWorld(t, "a")
 		e := w.engine()
+		other, err := operator.New(w.store, operator.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
 		w.script["jobs.remind"] = func(c *call) any {
 			c.withItem("a", func(c *call, isDone bool) {
 				if isDone {
 					return
 				}
 				c.do("svc.create", map[string]any{"id": "first"})
-				if err := e.SkipItem(t.Context(), "w", "a", keep.Decision{By: "ann"}); err != nil {
+				if err := other.SkipItem(t.Context(), "w", "a", keep.Decision{By: "ann"}); err != nil {
 					t.Errorf("SkipItem: %v", err)
 				}
 				c.do("svc.create", map[string]any{"id": "second"})
@@ -325,6 +330,11 @@ func TestSkipAnItemBetweenItsCalls(t *testing.T) {
 		it, err := w.store.Item(t.Context(), "w", "a")
 		if err != nil || it.Status != keep.ItemSkipped || w.service.calls != 1 {
 			t.Errorf("the item is %s after %d calls, %v; want skipped after 1", it.Status, w.service.calls, err)
+		}
+		for _, r := range w.runs() {
+			if r.Crashes > 0 {
+				t.Errorf("run %s is counted as one whose host died", r.ID)
+			}
 		}
 	})
 }

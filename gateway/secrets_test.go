@@ -142,7 +142,12 @@ func TestSecretInARow(t *testing.T) {
 	s := setup{Dir: t.TempDir(), Agent: "a", Rules: rules}
 	made := 0
 	s.URL, _ = serveHostile(t, func(w http.ResponseWriter, method string, id json.RawMessage) bool {
-		if method != "tools/call" {
+		switch method {
+		case "tools/list":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"create","inputSchema":{"type":"object"}},{"name":"list","inputSchema":{"type":"object"}}]}}`, id)
+			return true
+		case "tools/call":
+		default:
 			return false
 		}
 		if made++; made == 1 {
@@ -155,5 +160,13 @@ func TestSecretInARow(t *testing.T) {
 	d := open(t, s, func(cfg *gateway.Config) { cfg.Servers[0].Secrets = []string{"acme-organisation"} })
 	if r := d.make("for acme-organisation"); r.state() != "needs_reconcile" {
 		t.Error(r.raw)
+	}
+	all, _, err := d.db.Mutations(t.Context(), keep.MutationFilter{}, keep.Page{})
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d records, %v", len(all), err)
+	}
+	moves, err := d.db.History(t.Context(), all[0].Key)
+	if err != nil || !strings.Contains(moves[len(moves)-1].Detail, "list shows a row that may be ours") {
+		t.Errorf("%v, the lookup says %+v", err, moves)
 	}
 }

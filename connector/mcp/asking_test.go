@@ -21,7 +21,7 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 		out, in := io.Pipe()
 		p := &process{cfg: ServerConfig{Logger: slog.New(slog.DiscardHandler), hide: new(redact.Hider)}, in: in,
 			waiting: make(map[int64]chan Message), over: make(chan struct{}), writing: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking)}
-		taken, done := 0, make(chan struct{})
+		taken, done, start := 0, make(chan struct{}), time.Now()
 		go func() {
 			defer close(done)
 			for range 10 * maxAsking {
@@ -40,8 +40,8 @@ func TestProcessThatDoesNotRead(t *testing.T) {
 			t.Errorf("a call meanwhile: %v", err)
 		}
 		<-done
-		if !p.dead() {
-			t.Error("the connection lives")
+		if d := time.Since(start); !p.dead() || d > answerTime {
+			t.Errorf("after %s the connection is over: %t; want it over after %s", d, p.dead(), answerTime)
 		}
 		out.Close()
 		p.loops.Wait()

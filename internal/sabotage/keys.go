@@ -583,8 +583,6 @@ var keysBreaks = []Break{
 		`r.ProtoMajor == 1 && !passedOn && `, `r.ProtoMajor == 1 && (!passedOn || true) && `, "./gateway -run TestRepeatedBehindAProxy"},
 	{"beginning-shows-that-an-answer-was-read", "once", "gateway/http.go",
 		`if m.Method == "server/discover" {`, `if false {`, "./gateway -run TestRepeatedBehindAProxy"},
-	{"paused-gateway-sends", "once", "engine/call.go",
-		`if !poked && !x.direct {`, `if !poked {`, "./gateway -run TestPaused"},
 	{"approved-call-that-is-refused-counts-as-rejected", "nothing-lost", "engine/direct.go",
 		`if x.run.Rev == 0 && (x.closes == nil || x.mut.Key == "") {`, `if x.run.Rev == 0 && x.closes == nil {`, "./gateway -run TestApprovedAndRefused"},
 	{"gateway-takes-its-own-call-over", "doubt-is-not-failure", "engine/direct.go",
