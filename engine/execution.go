@@ -75,10 +75,6 @@ type execution struct {
 	spanCtx oteltrace.SpanContext // of the run; zero: nobody traces
 }
 
-// never is longer than any phase lasts. A job's own calls commit while its phase runs, so
-// nothing else does.
-const never = 1 << 62
-
 // stillSlow is how long the reads of a phase that is slow are out before the run says so.
 const stillSlow = 500 * time.Millisecond
 
@@ -217,7 +213,8 @@ func (x *execution) calledNow() keep.HandlerName {
 }
 
 // call runs one phase of the script. If it takes longer than the engine's idea
-// of slow, meanwhile is called once, beside it; after that the run says for which read it waits.
+// of slow, meanwhile is called once, beside it; after that the run says for which read it waits. Without meanwhile,
+// as in a job, whose own calls commit while its phase runs, nothing else does.
 func (x *execution) call(ctx context.Context, phase string, args []json.RawMessage, host *scriptHost, slow time.Duration, meanwhile func() error) (json.RawMessage, error) {
 	type answer struct {
 		result json.RawMessage
@@ -237,8 +234,11 @@ func (x *execution) call(ctx context.Context, phase string, args []json.RawMessa
 			Path: x.called, Args: args, Now: now, Seed: seed, Host: host, Log: log.add,
 		})
 	}()
-	timer := time.NewTimer(slow)
-	defer timer.Stop()
+	timer := new(time.Timer) // one that never fires
+	if meanwhile != nil {
+		timer = time.NewTimer(slow)
+		defer timer.Stop()
+	}
 	var ans answer
 	var slowErr error
 	first := true

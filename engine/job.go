@@ -45,7 +45,7 @@ func (s *itemScope) claim(key keep.MutationKey) {
 // waits, so the records are written by its host calls, one after another.
 func (x *execution) work(ctx context.Context) error {
 	host := x.host(policy.InJob)
-	_, err := x.call(ctx, "", nil, host, never, nil)
+	_, err := x.call(ctx, "", nil, host, 0, nil)
 	if err != nil {
 		return x.failItem(ctx, host, err)
 	}
