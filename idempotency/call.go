@@ -66,7 +66,7 @@ func (c *exchange) serve() {
 			return
 		}
 		var err error
-		if rec, err = c.find(); err != nil {
+		if rec, err = c.find(c.r.Context()); err != nil {
 			c.storeDown(err)
 			return
 		}
@@ -101,8 +101,8 @@ func (g *Guard) inTime(ctx context.Context, what string) (context.Context, conte
 // live one that this caller made under its former name, else a live one of the same
 // request of another caller. The last two are looked for when the store refused to
 // take a key that seemed free.
-func (c *exchange) find() (key.Record, error) {
-	ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+func (c *exchange) find(ctx context.Context) (key.Record, error) {
+	ctx, done := c.g.inTime(ctx, "read idempotency key")
 	defer done()
 	rec, err := c.read(ctx)
 	now := time.Now()
@@ -236,10 +236,22 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 		c.refused, c.begun = true, c.begun || err != nil
 		return there, false
 	}
-	if err != nil && !c.tookIt(next) {
-		c.storeDown(err)
-		return there, true
+	if err != nil {
+		now, took := c.whoHas(ctx, next)
+		if !took && how == key.Begun && now.Rev > 0 {
+			return now, false
+		}
+		if !took {
+			c.storeDown(err)
+			return now, true
+		}
 	}
+	c.owns(next, since, err)
+	return there, true
+}
+
+// owns executes the request with a key that was taken, unless that was stored where nobody will look, or too long ago since when.
+func (c *exchange) owns(next key.Record, since time.Time, err error) {
 	next.Rev++
 	next.Former = key.ID{} // from now on it is this record that stands for the request
 	c.rec = next
@@ -249,20 +261,22 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 		err = errTakenLate
 	default:
 		c.execute()
-		return there, true
+		return
 	}
 	_ = c.settle(key.Fact{Evidence: key.Nothing, By: "owner"}) // if it is lost, the end of the lease makes it unknown
 	c.unavailable(err)
-	return there, true
 }
 
-// tookIt reports whether a key that could not be taken is taken all the same: then it must not be left behind. In a
-// database that was replaced it is stored where nobody will look, unless it is put back.
-func (c *exchange) tookIt(next key.Record) bool {
-	ctx, cancel := c.g.inTime(context.WithoutCancel(c.r.Context()), "read idempotency key")
-	defer cancel()
-	now, err := c.read(ctx)
-	return err == nil && now.Fence == next.Fence
+// whoHas returns whether a key that could not be taken is taken all the same: then it must not be left behind. In a
+// database that was replaced it is stored where nobody will look, unless it is put back. If not, it returns the live record that there is: a store
+// that takes no writes may know what became of the request.
+func (c *exchange) whoHas(ctx context.Context, next key.Record) (now key.Record, took bool) {
+	c.refused = true
+	now, err := c.find(context.WithoutCancel(ctx))
+	if err != nil || key.Free(now, time.Now()) {
+		return key.Record{}, false
+	}
+	return now, now.Fence == next.Fence
 }
 
 // errTakenLate says that a process, or its store, stood still between taking a key and executing the

@@ -268,7 +268,15 @@ var keysBreaks = []Break{
 	{"commit-outlives-its-caller", "bounded", "store/sqlite/writer.go",
 		`if !r.begins() {`, `if false {`, "./store/sqlite -run TestACommitThatWaitsForAnotherProcess"},
 	{"guard-looks-at-a-taken-key-with-no-time-left", "explained", "idempotency/call.go",
-		`if err != nil && !c.tookIt(next) {`, `if err != nil && (ctx.Err() != nil || !c.tookIt(next)) {`, "./idempotency -run TestGuard/taken_late"},
+		`now, err := c.find(context.WithoutCancel(ctx))`, `now, err := c.find(ctx)`, "./idempotency -run TestGuard/taken_late"},
+	{"guard-executes-what-a-store-that-only-reads-knows", "once", "idempotency/call.go",
+		`if !took && how == key.Begun && now.Rev > 0 {`, `if false {`, "./store/postgres -run TestFailOpenOnAServerThatOnlyReads"},
+	{"handler-that-rolled-back-is-done", "all-or-nothing", "store/postgres/idempotency.go",
+		`	case err == nil && marked:
+		return nil`, `	case err == nil:
+		return nil`, "./store/postgres -run TestTransactionsThatEndOtherwise"},
+	{"handler-that-committed-and-was-lost-did-nothing", "doubt-is-not-failure", "store/postgres/idempotency.go",
+		`, t.tx.Conn().PgConn().TxStatus() == 'I':`, `:`, "./store/postgres -run TestTransactionsThatEndOtherwise"},
 	{"proxy-dies-before-its-backend", "doubt-is-not-failure", "idempotency/proxy/proxy.go",
 		`rule.EffectTimeout = connectTimeout + time.Duration(cfg.UpstreamTimeout)`, `_ = connectTimeout`, "./idempotency/proxy -run TestProxy/probe_while"},
 	{"keys-taken-from-a-server-that-lacks-some", "once", "store/postgres/idempotency.go",

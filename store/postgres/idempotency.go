@@ -467,12 +467,19 @@ func (k *Keys) List(ctx context.Context, f key.Filter, p keep.Page) ([]key.Recor
 // handle is a pgx.Tx. It takes a connection of the pool until its end: give the
 // pool more than there are such handlers at once, or nobody else gets one.
 func (k *Keys) Begin(ctx context.Context) (key.Tx, error) {
-	tx, err := k.pool.Begin(ctx)
+	tx, err := k.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginMarked})
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
 	}
 	return &keyTx{k: k, tx: tx}, nil
 }
+
+// A handler may end its transaction by a statement, of which pgx does not know, and begin another one: what is set for this one alone
+// shows in it, and in no other.
+const (
+	beginMarked = `BEGIN; SET LOCAL keep.key_transaction = 'begun'`
+	isMarked    = `SELECT current_setting('keep.key_transaction', true) IS NOT DISTINCT FROM 'begun'`
+)
 
 type keyTx struct {
 	k     *Keys
@@ -483,9 +490,25 @@ type keyTx struct {
 // Handle returns the pgx.Tx.
 func (t *keyTx) Handle() any { return t.tx }
 
+// open returns nil if the transaction is still the one that was begun, and key.ErrTxEnded if its handler ended that.
+func (t *keyTx) open(ctx context.Context) error {
+	marked := false
+	err := t.tx.QueryRow(ctx, isMarked).Scan(&marked)
+	switch {
+	case err == nil && marked:
+		return nil
+	case err == nil, errors.Is(err, pgx.ErrTxClosed), t.tx.Conn().PgConn().TxStatus() == 'I': // as the server said before the connection was lost
+		return key.ErrTxEnded
+	}
+	return err
+}
+
 // Write puts the record into the transaction.
 func (t *keyTx) Write(ctx context.Context, r key.Record) error {
 	err := r.Validate()
+	if err == nil {
+		err = t.open(ctx)
+	}
 	if err == nil {
 		text := updateKeys
 		if r.Rev == 0 {
