@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/keep-run/keep/law/canonical"
 )
 
 // JWKS is a set of public keys by which an issuer's tokens are verified (RFC 7517).
@@ -79,8 +81,12 @@ func ByJWTSubject(keys *JWKS) func(*http.Request) (string, error) {
 // for a token that ByJWTSubject has accepted.
 func JWTSubject(h http.Header) string {
 	_, token, _ := strings.Cut(strings.TrimSpace(h.Get("Authorization")), " ")
-	var c claims
-	if parts := strings.Split(token, "."); len(parts) != 3 || decodePart(parts[1], &c) != nil {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	c, err := decodeClaims(parts[1])
+	if err != nil {
 		return ""
 	}
 	return c.Subject
@@ -88,10 +94,15 @@ func JWTSubject(h http.Header) string {
 
 // claims are what a guard needs of a token.
 type claims struct {
-	Issuer    string  `json:"iss"`
-	Subject   string  `json:"sub"`
-	Expires   float64 `json:"exp"`
-	NotBefore float64 `json:"nbf"`
+	Issuer    string
+	Subject   string
+	Expires   float64
+	NotBefore float64
+}
+
+func decodeClaims(part string) (c claims, err error) {
+	err = decodePart(part, map[string]any{"iss": &c.Issuer, "sub": &c.Subject, "exp": &c.Expires, "nbf": &c.NotBefore})
+	return c, err
 }
 
 // verify returns the claims of a token, or says why it is not valid.
@@ -101,11 +112,10 @@ func (s *JWKS) verify(ctx context.Context, token string, now time.Time) (c claim
 		return c, errors.New("it is no signed token")
 	}
 	var header struct {
-		Algorithm string          `json:"alg"`
-		Key       string          `json:"kid"`
-		Critical  json.RawMessage `json:"crit"`
+		Algorithm, Key string
+		Critical       json.RawMessage
 	}
-	if err := decodePart(parts[0], &header); err != nil {
+	if err := decodePart(parts[0], map[string]any{"alg": &header.Algorithm, "kid": &header.Key, "crit": &header.Critical}); err != nil {
 		return c, err
 	}
 	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
@@ -123,7 +133,7 @@ func (s *JWKS) verify(ctx context.Context, token string, now time.Time) (c claim
 	if !valid {
 		return c, errors.New("no key of the issuer signed it")
 	}
-	if err := decodePart(parts[1], &c); err != nil {
+	if c, err = decodeClaims(parts[1]); err != nil {
 		return c, err
 	}
 	at := float64(now.Unix())
@@ -138,10 +148,21 @@ func (s *JWKS) verify(ctx context.Context, token string, now time.Time) (c claim
 	return c, nil
 }
 
-func decodePart(part string, into any) error {
+// decodePart reads members of a part of a token. Their names count to the letter, and are there once: an issuer may let its users name
+// others that package json takes for the same.
+func decodePart(part string, members map[string]any) error {
 	text, err := base64.RawURLEncoding.DecodeString(part)
+	var all map[string]json.RawMessage
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		err = json.Unmarshal(text, &all)
+	}
+	if err == nil {
+		err = errors.Join(canonical.Unambiguous(text), canonical.WellFormed(text))
+	}
+	for name, into := range members {
+		if raw, ok := all[name]; ok && err == nil {
+			err = json.Unmarshal(raw, into)
+		}
 	}
 	if err != nil {
 		return errors.New("it can't be read")

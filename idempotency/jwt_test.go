@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -56,7 +57,7 @@ func newIssuer(t *testing.T) *issuer {
 }
 
 // token returns a signed token with those claims.
-func (i *issuer) token(t *testing.T, algorithm, id string, claims map[string]any) string {
+func (i *issuer) token(t *testing.T, algorithm, id string, claims any) string {
 	t.Helper()
 	part := func(v any) string {
 		text, err := json.Marshal(v)
@@ -130,6 +131,37 @@ func TestByJWTSubject(t *testing.T) {
 	w.ran(3)
 	if n := i.fetched.Load(); n != 1 {
 		t.Errorf("the keys were fetched %d times, want once", n)
+	}
+}
+
+// A member of a token counts by its name to the letter (RFC 7519 section 4, RFC 8259): another one that an issuer lets its users name, in
+// other letters, or one that is there twice, makes nobody another caller. Neither do bytes that are no text.
+func TestNamesInATokenAreExact(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	caller := idempotency.ByJWTSubject(&idempotency.JWKS{URL: i.url})
+	named := func(claims string) (string, http.Header) {
+		r := with("k", header("Authorization", "Bearer "+i.token(t, "EdDSA", "ed", json.RawMessage(claims))))
+		name, err := caller(r)
+		if err != nil && !errors.Is(err, idempotency.ErrCredential) {
+			t.Errorf("%s: %v", claims, err)
+		}
+		return name, r.Header
+	}
+	for _, more := range []string{`"Sub":"bob"`, `"SUB":"bob"`, `"\u017fub":"bob"`, `"Iss":"other"`} {
+		name, h := named(`{"iss":"i","sub":"ada",` + more + `}`)
+		if want := `jwt "i" "ada"`; name != want || idempotency.JWTSubject(h) != "ada" {
+			t.Errorf("with %s: %q, and %q for a probe, want %q", more, name, idempotency.JWTSubject(h), want)
+		}
+	}
+	expired := fmt.Sprintf(`"exp":%d`, time.Now().Add(-time.Hour).Unix())
+	for _, claims := range []string{
+		`{"iss":"i","Sub":"ada"}`, `{"iss":"i","sub":"ada","sub":"bob"}`, `{"iss":"i","sub":"ada",` + expired + `,"Exp":0}`,
+		`{"iss":"i","sub":"a\ud800"}`,
+	} {
+		if name, _ := named(claims); name != "" {
+			t.Errorf("%s is %q", claims, name)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ handler                 clock  . law/given engine script/workflow internal/calle
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog internal/outcome
 
-idempotency             clock  . law/ledger law/key idempotency/... internal/room
+idempotency             clock  . law/ledger law/key law/canonical idempotency/... internal/room
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/... internal/socket
 
 host                    clock  . law/... store script/... engine engine/... handler operator connector host/...

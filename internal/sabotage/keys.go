@@ -269,6 +269,17 @@ var keysBreaks = []Break{
 		`if !r.begins() {`, `if false {`, "./store/sqlite -run TestACommitThatWaitsForAnotherProcess"},
 	{"guard-looks-at-a-taken-key-with-no-time-left", "explained", "idempotency/call.go",
 		`now, err := c.find(context.WithoutCancel(ctx))`, `now, err := c.find(ctx)`, "./idempotency -run TestGuard/taken_late"},
+	{"token-names-are-read-in-any-case", "no-ambient-power", "idempotency/jwt.go",
+		`	for name, into := range members {
+`, `	for name, into := range members {
+		for n := range all {
+			if strings.EqualFold(n, name) && n != name {
+				all[name] = all[n]
+			}
+		}
+`, "./idempotency -run TestNamesInATokenAreExact"},
+	{"token-has-two-subjects", "no-ambient-power", "idempotency/jwt.go",
+		`errors.Join(canonical.Unambiguous(text), canonical.WellFormed(text))`, `canonical.WellFormed(text)`, "./idempotency -run TestNamesInATokenAreExact"},
 	{"guard-executes-what-a-store-that-only-reads-knows", "once", "idempotency/call.go",
 		`if !took && how == key.Begun && now.Rev > 0 {`, `if false {`, "./store/postgres -run TestFailOpenOnAServerThatOnlyReads"},
 	{"handler-that-rolled-back-is-done", "all-or-nothing", "store/postgres/idempotency.go",
