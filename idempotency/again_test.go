@@ -56,6 +56,31 @@ func TestRetryThatDidNothing(t *testing.T) {
 	})
 }
 
+// The same holds if the rule of the retry says that its handler leaves nothing behind, and that of the attempt before did not.
+func TestAtomicRetryThatDidNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, rule(idempotency.Rule{}), func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(502) })
+		w.problem(w.do(with("k")), 502, idempotency.KindOutcomeUnknown)
+		edited, err := idempotency.New(w.store, rule(idempotency.Rule{Atomic: true, AfterCrash: idempotency.AfterCrashRetry}))
+		must(t, err)
+		for _, does := range []http.HandlerFunc{
+			func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(429) },
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		} {
+			func() {
+				defer func() { _ = recover() }()
+				edited.Handler(does).ServeHTTP(httptest.NewRecorder(), with("k"))
+			}()
+			if r := w.record("k"); r.State != key.Unknown || r.Doubts != 1 {
+				t.Errorf("the record is %s with %d doubts", r.State, r.Doubts)
+			}
+		}
+		w.problem(w.do(with("k")), 409, idempotency.KindOutcomeUnknown)
+		w.ran(1)
+	})
+}
+
 // What a decision returns names the record as it stands then: who sees it may decide again.
 func TestSeenOfADecision(t *testing.T) {
 	t.Parallel()

@@ -132,8 +132,9 @@ type Rule struct {
 	Repeatable func(r *http.Request, body []byte) bool
 
 	// Atomic promises that the handler's only effects are in the transaction
-	// that [Tx] gives it. Then a crash leaves nothing behind, and the key is free
-	// when the lease ends.
+	// that [Tx] gives it, and that it leaves the end of that to the guard. Then a crash leaves nothing behind, and the key is free
+	// when the lease ends, unless an attempt before is in doubt. A handler that commits itself breaks the promise: if it, or the
+	// store, dies before that is recorded, a retry does it again.
 	Atomic bool
 
 	// Wait is how long a duplicate waits for the first one's answer. If zero, it

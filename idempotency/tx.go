@@ -32,7 +32,8 @@ var errUndone = errors.New("idempotency: the handler's transaction was undone")
 //
 // The first call begins the transaction, every further one returns the same. The
 // handler must not end it: if it does, nobody knows whether what it wrote is there, and
-// the outcome is unknown. In SQLite it holds the whole database's one place to
+// the outcome is recorded as unknown. If that cannot be recorded, the end of the lease says so, too, but not with Rule.Atomic,
+// which promises that there is nothing then. In SQLite it holds the whole database's one place to
 // write, so do the slow things before.
 //
 // What is in it is committed before the first byte of an answer that is passed on as it comes: a stream, one over

@@ -210,6 +210,12 @@ var keysBreaks = []Break{
 		`f.Evidence == Nothing && r.doubtsBefore() > 0 && !r.Atomic:`, `false:`, "./idempotency -run TestRetryThatDidNothing"},
 	{"attempt-that-died-answers-a-doubt", "doubt-is-not-failure", "law/key/law.go",
 		`f.Evidence != LeaseEnded { // of`, `true { // of`, "./law/key -run TestApply/doubt_of_atomic"},
+	{"atomic-retry-undoes-a-doubt", "doubt-is-not-failure", "law/key/law.go",
+		`c.Repeatable || c.Atomic && r.Doubts == 0`, `c.Repeatable || c.Atomic`, "./idempotency -run TestAtomicRetryThatDidNothing"},
+	{"owner-undoes-a-doubt-by-saying-it-twice", "doubt-is-not-failure", "law/key/law.go",
+		`		r.Fence = fence(r.Fence) // its owner has said all`, `		// its owner has said all`, "./law/key -run TestApply/atomic_after"},
+	{"doubt-that-was-answered-stays", "explained", "law/key/law.go",
+		`			r.Doubts = r.doubtsBefore() // its own is answered`, ``, "./law/key -run TestApply/doubt_answered"},
 	{"decision-names-a-key-as-it-was", "explained", "idempotency/keys.go",
 		`	next.Rev++ // as it is stored
 `, ``, "./idempotency -run TestSeenOfADecision"},

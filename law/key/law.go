@@ -56,10 +56,10 @@ const absent State = ""
 
 // moves is the law. What is not in it is refused. Apply adds five conditions:
 // owner's evidence needs the owner's fence, and Nothing of an owner that took the key over after a doubt leaves it
-// unknown; NewAttempt is allowed once, after doubt, unless the request is repeatable: then always; a record of
+// unknown, without an owner; NewAttempt is allowed once, after doubt, unless the request is repeatable: then always; a record of
 // version 1 that is over is not begun again, since its key has a name of the present
 // version that others take, and an atomic record whose lease ended is released: its
-// transaction was not committed, or its request is repeatable.
+// transaction was not committed, and nothing before it is in doubt, or its request is repeatable.
 var moves = map[State]map[Evidence]State{
 	absent: {
 		Begun: InProgress,
@@ -211,8 +211,8 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	least := r.ExpiresAt
 	switch {
 	case f.Evidence == Begun && r.State != Released, f.Evidence == Begun && r.Expired(now):
-		r = take(r, f.Claim, now)
 		r.Doubts = 0
+		r = take(r, f.Claim, now)
 	case f.Evidence == Begun:
 		r = take(r, f.Claim, now) // a doubt that was never answered still counts
 	case f.Evidence == NewAttempt:
@@ -226,6 +226,7 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 		}
 	case f.Evidence == Nothing && to == Unknown:
 		r.Doubts, r.DoubtAt = r.doubtsBefore(), now
+		r.Fence = fence(r.Fence) // its owner has said all: the doubt that is left is not his
 	case to == Unknown:
 		r.DoubtAt = now
 		if r.State != Unknown {
@@ -236,8 +237,20 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	case to == DoneWithoutBody:
 		r.Answer, r.ExpiresAt = Answer{Status: f.Answer.Status}, now.Add(r.ExpiresAt.Sub(r.CreatedAt))
 	case to == Released:
-		r.Answer, r.Alias = Answer{}, ID{}
+		if r.Answer, r.Alias = (Answer{}), (ID{}); f.Evidence == Nothing {
+			r.Doubts = r.doubtsBefore() // its own is answered
+		}
 	}
+	r = hold(r, to, f, now)
+	if r.ExpiresAt.Before(least) {
+		r.ExpiresAt = least
+	}
+	r.State = to
+	return r
+}
+
+// hold says who may complete r in state to, and who said so.
+func hold(r Record, to State, f Fact, now time.Time) Record {
 	switch {
 	case to == InProgress:
 		r.Fence, r.LeaseUntil = f.Fence, now.Add(f.Lease)
@@ -249,10 +262,6 @@ func move(r Record, to State, f Fact, now time.Time) Record {
 	case to != Unknown:
 		r.ResolvedBy = f.By
 	}
-	if r.ExpiresAt.Before(least) {
-		r.ExpiresAt = least
-	}
-	r.State = to
 	return r
 }
 
@@ -262,7 +271,8 @@ func take(r Record, c Claim, now time.Time) Record {
 		r.Version, r.Former = 1, ID{}
 	}
 	r.ID, r.Alias, r.Host, r.Key, r.Caller = c.ID, c.Alias, c.Host, c.Key, c.Caller
-	r.Method, r.Path, r.Fingerprint, r.Atomic = c.Method, c.Path, c.Fingerprint, c.Atomic || c.Repeatable
+	r.Method, r.Path, r.Fingerprint = c.Method, c.Path, c.Fingerprint
+	r.Atomic = c.Repeatable || c.Atomic && r.Doubts == 0 // that an attempt leaves nothing behind says nothing of one before it
 	r.Answer, r.ResolvedBy, r.DoubtAt = Answer{}, "", time.Time{}
 	r.CreatedAt, r.ExpiresAt = now, now.Add(c.TTL).Truncate(time.Millisecond)
 	return r

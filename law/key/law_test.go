@@ -88,6 +88,8 @@ func TestApply(t *testing.T) {
 		"errors":            applyErrors,
 		"doubts":            applyDoubts,
 		"doubt_of_atomic":   applyDoubtOfAtomic,
+		"atomic_after":      applyAtomicAfterADoubt,
+		"doubt_answered":    applyDoubtAnswered,
 		"decided_by_others": applyDecidedByOthers,
 		"repeatable":        applyRepeatable,
 		"random_walks":      applyRandomWalks,
@@ -212,6 +214,65 @@ func applyDoubtOfAtomic(t *testing.T) {
 		key.Fact{Evidence: key.LeaseEnded, By: "lease"}, t0)
 	if err != nil || r.State != key.Released || r.Doubts != 1 {
 		t.Errorf("%s with %d doubts, %v; want released with the doubt of the attempt before", r.State, r.Doubts, err)
+	}
+}
+
+// applyAtomicAfterADoubt: an attempt that leaves nothing behind, as the rule says now, says nothing of one before it, of which the rule did not say so.
+func applyAtomicAfterADoubt(t *testing.T) {
+	t.Parallel()
+	walk := func(evidences ...key.Evidence) (r key.Record) {
+		for i, e := range evidences {
+			f := evidence(e)
+			if f.Claim.Atomic = i > 0; i > 0 && e != key.NewAttempt {
+				f.Fence = r.Fence
+			}
+			now := t0
+			if e == key.LeaseEnded {
+				now = r.LeaseUntil
+			}
+			var err error
+			if r, err = key.Apply(r, f, now); err != nil {
+				t.Fatalf("%v: %v", evidences[:i+1], err)
+			}
+		}
+		return r
+	}
+	for _, last := range []key.Evidence{key.Nothing, key.LeaseEnded} {
+		if r := walk(key.Begun, key.Unsure, key.NewAttempt, last); r.State != key.Unknown {
+			t.Errorf("after %s of the second attempt the key is %s", last, r.State)
+		}
+		if r := walk(key.Begun, key.Unsure, key.Absent, key.Begun, last); r.State != key.Released {
+			t.Errorf("after %s of an attempt before which nothing is in doubt the key is %s", last, r.State)
+		}
+	}
+	r := walk(key.Begun, key.Unsure, key.NewAttempt)
+	again := evidence(key.Nothing)
+	again.Fence = r.Fence
+	r, err := key.Apply(r, again, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := key.Apply(r, again, t0); !errors.Is(err, key.ErrFenced) {
+		t.Errorf("who says once more that he did nothing makes the key %s, %v", now.State, err)
+	}
+}
+
+// applyDoubtAnswered: a doubt that its owner answered is none for those after it.
+func applyDoubtAnswered(t *testing.T) {
+	t.Parallel()
+	var r key.Record
+	for i, e := range []key.Evidence{key.Begun, key.LeaseEnded, key.Nothing, key.Begun, key.Nothing} {
+		now := t0
+		if e == key.LeaseEnded {
+			now = r.LeaseUntil
+		}
+		var err error
+		if r, err = key.Apply(r, evidence(e), now); err != nil {
+			t.Fatal(err)
+		}
+		if e == key.Nothing && (r.State != key.Released || r.Doubts != 0) {
+			t.Errorf("step %d: after %s the key is %s with %d doubts", i, e, r.State, r.Doubts)
+		}
 	}
 }
 
