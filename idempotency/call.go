@@ -136,6 +136,7 @@ func (c *exchange) find(ctx context.Context) (key.Record, error) {
 func (c *exchange) follow(rec key.Record) (over bool) {
 	now := time.Now()
 	c.begun = c.begun || !key.Free(rec, now)
+	_, here := c.g.executing.Load(rec.Fence)
 	switch key.Classify(rec, c.claim, now) {
 	case key.Run:
 		if c.claim.ID == c.claim.Former { // which is over now: others take the name of their own
@@ -144,9 +145,12 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 		}
 		return c.takeOver(rec, key.Begun)
 	case key.LateLease:
+		if here { // the clock was set forward, or the store does not take a renewal
+			return c.waited(now)
+		}
 		return c.learned(c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}))
 	case key.Repeat:
-		if _, here := c.g.executing.Load(rec.Fence); !here {
+		if !here {
 			return c.takeOver(rec, key.NewAttempt)
 		}
 		return c.waited(now)

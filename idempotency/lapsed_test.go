@@ -1,7 +1,9 @@
 package idempotency_test
 
 import (
+	"context"
 	"log/slog"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,4 +64,49 @@ func TestLeaseOfAClockFarAhead(t *testing.T) {
 			t.Errorf("it is in doubt since %s, %v", late.DoubtAt, err)
 		}
 	})
+}
+
+// A clock that is set forward ends leases at once. A process knows of the requests that it executes itself: none of them is executed a second time beside
+// the first, nor asked about, nor free, whatever its lease says.
+func TestClockSetForward(t *testing.T) {
+	t.Parallel()
+	absent := func(context.Context, idempotency.Question) (idempotency.Finding, error) {
+		return idempotency.Finding{}, nil
+	}
+	for name, r := range map[string]idempotency.Rule{
+		"retries": {AfterCrash: idempotency.AfterCrashRetry}, "probe": {Probe: absent}, "atomic": {Atomic: true}, "no more": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				goOn := make(chan struct{})
+				var w *world
+				w = newWorld(t, rule(r), func(http.ResponseWriter, *http.Request) {
+					if w.runs.Load() == 1 {
+						<-goOn
+					}
+				})
+				first := make(chan int, 1)
+				go func() { first <- w.do(with("k")).Code }()
+				synctest.Wait()
+				rec := w.record("k")
+				for _, at := range []*time.Time{&rec.LeaseUntil, &rec.CreatedAt, &rec.UpdatedAt} { // as a clock has it that is an hour further
+					*at = at.Add(-time.Hour)
+				}
+				must(t, w.store.Write(t.Context(), rec))
+				for range 2 {
+					w.problem(w.do(with("k")), 409, idempotency.KindInProgress)
+					_, err := w.guard.Sweep(t.Context(), time.Now())
+					must(t, err)
+				}
+				if got := w.record("k").State; got != key.InProgress {
+					t.Errorf("the key is %s", got)
+				}
+				close(goOn)
+				if code := <-first; code != 200 {
+					t.Errorf("the first one gets %d", code)
+				}
+				w.ran(1)
+			})
+		})
+	}
 }

@@ -123,6 +123,9 @@ func (g *Guard) markLate(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("list idempotency keys in progress: %w", err)
 		}
 		for _, rec := range page {
+			if _, here := g.executing.Load(rec.Fence); here {
+				continue // it lives, whatever the clock says
+			}
 			after, err := key.Apply(rec, key.Fact{Evidence: key.LeaseEnded, Unrenewed: unrenewed(rec, g.watched, watched), By: "lease"}, now)
 			if err != nil {
 				continue // it lives
