@@ -93,12 +93,12 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 	return func(r *http.Request) (string, error) {
 		lines := r.Header[name]
 		switch {
-		case len(lines) == 0 || lines[0] == "":
+		case len(lines) == 0 || !isNotBlank(lines[0]):
 			return "", fmt.Errorf("%w: %s is missing", ErrCallerUnknown, name)
 		case len(lines) > 1: // who sets one once and twice in the retry would be two callers
 			return "", fmt.Errorf("%w: %s is there %d times", ErrCallerUnknown, name, len(lines))
 		}
-		return fmt.Sprintf("%s %q", name, lines), nil
+		return fmt.Sprintf("%s %q", name, []string{strings.Trim(lines[0], " \t")}), nil // as a backend gets it: by HTTP/2 it comes as it was sent
 	}
 }
 

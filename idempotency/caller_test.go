@@ -313,3 +313,41 @@ func TestTwoUsersOfBasic(t *testing.T) {
 	w.problem(w.do(with("k", ada, eve)), 400, idempotency.KindCallerUnknown)
 	w.ran(1)
 }
+
+// White space around the value of a header is none of it, also by HTTP/2, where it comes as it was sent: a header that is blank names nobody, and not
+// whoever else sends a blank one.
+func TestBlankHeaderIsNobody(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Caller: idempotency.ByHeader("X-User-Id"), Key: idempotency.KeySource{Header: "X-Delivery"}}), nil)
+	s := httptest.NewUnstartedServer(w.h)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	send := func(user, k string) *httptest.ResponseRecorder {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/orders", strings.NewReader("order"))
+		must(t, err)
+		r.Header["X-User-Id"], r.Header["X-Delivery"] = []string{user}, []string{k}
+		resp, err := s.Client().Do(r)
+		must(t, err)
+		defer resp.Body.Close()
+		got := httptest.NewRecorder()
+		got.Code = resp.StatusCode
+		_, err = got.Body.ReadFrom(resp.Body)
+		must(t, err)
+		if resp.ProtoMajor != 2 {
+			t.Errorf("by %s", resp.Proto)
+		}
+		return got
+	}
+	for _, blank := range []string{"", " ", "\t"} {
+		if got := send(blank, "k"); got.Code != 400 {
+			t.Errorf("%q gets %d %s", blank, got.Code, got.Body)
+		}
+	}
+	for i, ada := range []string{"ada", "ada ", " ada"} {
+		if got := send(ada, "k"+strings.Repeat(" ", i)); got.Code != 201 {
+			t.Errorf("%q gets %d %s", ada, got.Code, got.Body)
+		}
+	}
+	w.ran(1)
+}

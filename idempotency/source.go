@@ -31,7 +31,7 @@ func (s KeySource) of(r *http.Request, body []byte) (string, error) {
 		case 0:
 			return "", key.ErrMissing
 		case 1:
-			return key.Text(lines[0])
+			return key.Text(strings.Trim(lines[0], " \t")) // by HTTP/2 it comes as it was sent
 		}
 		return "", key.ErrRepeated
 	case s.Field != "":
