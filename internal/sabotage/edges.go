@@ -154,6 +154,8 @@ var edgesBreaks = []Break{
 		`Mutations: len(c.mutations)}`, `Mutations: len(c.runs)}`, "./store/memory -run TestStore/everything_that_is_over"},
 	{"names-that-differ-in-case-are-one", "nothing-lost", "store/memory/gate.go",
 		`g, known := s.gates[connection]`, `g, known := s.gates[strings.ToLower(connection)]`, "./store/memory -run TestStore/gates,_accounts"},
+	{"stopped-backup-says-that-it-continues", "explained", "cmd/keep/db.go",
+		`return &stoppedError{err}`, `return err`, "./cmd/keep -run TestStoppedDatabaseCommandsSayAgain"},
 	{"backup-beside-the-journal-of-another", "nothing-lost", "store/sqlite/backup.go",
 		`[]string{"-journal", "-wal"}`, `[]string{"-wal"}`, "./store/sqlite -run TestBackupBesideAJournal"},
 	{"log-of-a-restore-is-set-aside", "nothing-lost", "store/sqlite/backup.go",
