@@ -440,8 +440,7 @@ var edgesBreaks = []Break{
 	{"secret-that-cannot-be-opened-is-not-set", "explained", "cmd/keep/internal/config/secret.go",
 		`keep secrets set " + name}, sealed.Err}`, `keep secrets set " + name}, nil}`, "./cmd/keep -run TestScripts/accounts$"},
 	{"scripts-that-cannot-be-read-are-left-out", "explained", "cmd/keep/internal/project/project.go",
-		`			l.failed = err
-`, ``, "./cmd/keep/internal/project -run TestUnreadableDirectory"},
+		`statErr != nil || info.IsDir() {`, `statErr != nil && info.IsDir() {`, "./cmd/keep/internal/project -run TestUnreadableDirectory"},
 	{"lookup-that-sends-is-not-counted", "explained", "law/lifecycle/explain.go",
 		`case m.Level == keep.LevelKey && (m`, `case m.Level == "" && (m`, "./law/lifecycle -run TestTimesSent"},
 	{"account-of-a-renamed-connection-is-unused", "explained", "cmd/keep/internal/daemon/accounts.go",
