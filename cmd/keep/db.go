@@ -74,8 +74,29 @@ danger holds, and nothing keeps a host from it: run keep db restored first.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.backup(cmd.Context(), args[0]) },
 	}, a.sweepCmd())
+	againIfStopped(cmd)
 	return cmd
 }
+
+// againIfStopped has each verb of cmd say what to do when it was interrupted.
+func againIfStopped(cmd *cobra.Command) {
+	for _, verb := range cmd.Commands() {
+		run := verb.RunE
+		verb.RunE = func(cmd *cobra.Command, args []string) error {
+			err := run(cmd, args)
+			if errors.Is(err, context.Canceled) {
+				return &stoppedError{err}
+			}
+			return err
+		}
+	}
+}
+
+// A stoppedError is that of a command that nothing continues, and that may be given again.
+type stoppedError struct{ error }
+
+// Unwrap returns that it was interrupted.
+func (e *stoppedError) Unwrap() error { return e.error }
 
 // backup copies a file and checks the copy. It never writes over a file: the one that is there may
 // be the last good backup. The copy is marked as one, so that no host works on it before keep

@@ -90,10 +90,14 @@ done twice.`,
 					err = transfer.Mover{Now: a.Now()}.Undo(cmd.Context(), from, to)
 				}
 			}
-			if err == nil && !a.JSON {
-				fmt.Fprintf(a.Err, "%s may be worked on again.\n", shortPlace(from))
+			if err != nil {
+				return err
 			}
-			return err
+			if a.JSON {
+				return a.PrintJSON(map[string]string{"db": from.Name()})
+			}
+			fmt.Fprintf(a.Err, "%s may be worked on again.\n", shortPlace(from))
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&lost, "lost", false, "the copy does not exist any more, and no host has it")

@@ -109,6 +109,9 @@ func hintFor(err error) string {
 	if _, ok := errors.AsType[*unwrittenError](err); ok {
 		return "It was interrupted. Nothing was written to the project, and nothing ran."
 	}
+	if _, ok := errors.AsType[*stoppedError](err); ok {
+		return "It was interrupted: give the same command again."
+	}
 	if _, ok := errors.AsType[*client.UnsureError](err); ok {
 		return "" // the error says what to do
 	}

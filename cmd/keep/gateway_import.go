@@ -119,6 +119,15 @@ var (
 		return regexp.MustCompile(`^(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )|^[A-Za-z0-9_-]{32,}$`)
 	})
 
+	// A user with his password, in a flag of that name, and flags of one letter that have a secret, with it in them or behind
+	// them. The same letters have ports, paths, packages and projects.
+	userName   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^u$|user(name)?$|login$`) })
+	userIDs    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d+:\d+$`) })
+	shortName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[pPkK]$`) })
+	shortValue = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^((\d{1,3}\.){3}\d{1,3}:)?\d{1,5}([:-]\d{1,5})*(/tcp|/udp)?$|^(\.{0,2}|~|[A-Za-z]:)[/\\]|^@?[a-z][a-z-]*(/[a-z0-9-]+)?(@[0-9a-z.^~-]+)?$|\.(json|toml|ya?ml|pem)$`)
+	})
+
 	// Addresses of databases that have no scheme: by the name of what has one, by their user and password, and by their words.
 	dsnName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)dsn|conn(ection)?[_-]?str`) })
 	dsnUser  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^@\s=]*:[^\\@\s][^@\s]*@`) })
@@ -166,6 +175,11 @@ func argument(server, before, arg string) string {
 	name, value, named := strings.Cut(arg, separator)
 	named = named && !strings.Contains(name, "://")
 	switch {
+	case isValue && isUser(flag, arg):
+		user, _, _ := strings.Cut(arg, ":")
+		return user + ":" + variableOf(server, "password")
+	case isValue && shortName().MatchString(flag) && !shortValue().MatchString(arg):
+		return variableOf(server, flag)
 	case separator == "=" && isDSN(arg):
 		if !isValue {
 			flag = "dsn" // what is before it may be another one
@@ -181,8 +195,16 @@ func argument(server, before, arg string) string {
 		return name + separator + argument(server, "-"+strings.TrimLeft(name, "-"), value)
 	case strings.Contains(arg, "://"):
 		return withoutSecrets(server, arg)
+	case len(arg) > 2 && arg[0] == '-' && (isUser(arg[1:2], arg[2:]) || shortName().MatchString(arg[1:2]) && !shortValue().MatchString(arg[2:])):
+		return arg[:2] + argument(server, arg[:2], arg[2:])
 	}
 	return arg
+}
+
+// isUser reports whether a flag has a user and his password. A process has the numbers of a user and a group.
+func isUser(flag, value string) bool {
+	user, password, ok := strings.Cut(value, ":")
+	return ok && user != "" && password != "" && userName().MatchString(flag) && !strings.HasPrefix(password, "//") && !userIDs().MatchString(value)
 }
 
 // isDSN reports whether an argument is the address of a database with a password in it, and without a scheme. The digest of
@@ -354,12 +376,12 @@ func (a *app) printInstall(self, file string) error {
 	}
 	fmt.Fprintf(a.Out, `Take the servers that are in keep.toml out of the client, and put this in their place.
 
-Claude Code:  claude mcp add keep -- %s gateway --config %s
-Codex:        codex mcp add keep -- %s gateway --config %s
+Claude Code:  claude mcp add keep -- %s
+Codex:        codex mcp add keep -- %[1]s
 
 Claude Desktop, Cursor, Windsurf and others that have a file with mcpServers:
 
-%s
-`, self, file, self, file, text)
+%[2]s
+`, shellWord(self)+" gateway --config "+shellWord(file), text)
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -57,6 +58,39 @@ func TestImportedPasswords(t *testing.T) {
 	for _, args := range [][]string{{"-e", "LEVEL=info"}, {"--path", "/srv"}, {"--pattern=a"}, {"bypass=1"}, {"--compass", "on"}} {
 		if got := strings.Join(arguments("shop", map[string]int{}, args), " "); got != strings.Join(args, " ") {
 			t.Errorf("%q: %s", args, got)
+		}
+	}
+}
+
+// A password has names of one letter, too. What else these names have is not of a password, and stays.
+func TestImportedShortFlags(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"-u", "bob:hunter2"}, {"--user", "bob:hunter2"}, {"--user=bob:hunter2"}, {"-u=bob:hunter2"}, {"-ubob:hunter2"}, {"--proxy-user", "bob:hunter2"}, {"-p", "hunter2"}, {"-p=hunter2"}, {"-phunter2"},
+		{"-k", "hunter2"}, {"-k=hunter2"}, {"--login", "bob:hunter2"},
+	} {
+		if got := strings.Join(arguments("shop", map[string]int{}, args), " "); strings.Contains(got, "hunter2") || !strings.Contains(got, "${env:SHOP_") {
+			t.Errorf("%q: %s", args, got)
+		}
+	}
+	for _, args := range [][]string{{"-u", "bob"}, {"--user", "1000:1000"}, {"-u", "1000:1000"}, {"-p", "8080"}, {"-p", "127.0.0.1:8080:80"}, {"-p8080:80"}, {"-p=3000"}, {"-p", "80/tcp"}, {"-k", "--verbose"}, {"-y", "pkg"}, {"-pl", "app"}, {"-port", "80"}, {"-p", "@scope/server@1.2.0"}, {"-p", "typescript"},
+		{"-p", "./tsconfig.json"}, {"-p", "/srv/data"}} {
+		if got := strings.Join(arguments("shop", map[string]int{}, args), " "); got != strings.Join(args, " ") {
+			t.Errorf("%q: %s", args, got)
+		}
+	}
+}
+
+// The lines for clients are pasted into a shell, which takes each path as one word.
+func TestInstallQuotesPaths(t *testing.T) {
+	t.Parallel()
+	var out, talk bytes.Buffer
+	if err := newApp(&out, &talk).printInstall("/opt/my tools/keep", "/home/o'hara/my keep.toml"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"claude", "codex"} {
+		if want := name + ` mcp add keep -- '/opt/my tools/keep' gateway --config '/home/o'\''hara/my keep.toml'` + "\n"; !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in\n%s", want, out.String())
 		}
 	}
 }

@@ -241,14 +241,11 @@ func (a *app) brokenOff(note string) error {
 // changeNote changes what is said of what may be made, whole; without a text there is no note. Proofs of one tool share it, and
 // may run at once.
 func changeNote(name string, change func(string) string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	unlock, err := lockPairs(filepath.Dir(name))
+	if err != nil {
 		return err
 	}
-	one := flock.New(filepath.Join(filepath.Dir(name), ".pair.lock"))
-	if err := one.Lock(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, one.Unlock()) }()
+	defer func() { err = errors.Join(err, unlock()) }()
 	text, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -263,31 +260,50 @@ func changeNote(name string, change func(string) string) (err error) {
 	return writeFile(project.File{Name: name, Text: now}, true)
 }
 
+// lockPairs waits until no other proof changes its note, or a pairing. Dir has the reports.
+func lockPairs(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	one := flock.New(filepath.Join(dir, ".pair.lock"))
+	if err := one.Lock(); err != nil {
+		return nil, fmt.Errorf("lock %s, which other proofs write to: %w", terminal.Short(dir), err)
+	}
+	return one.Unlock, nil
+}
+
 // writeProof adds what was shown to the pairing, and says how it counts. The text is checked as keep.toml's reader
 // would, so that a gateway never finds a pairing that it cannot read. A proof that was stopped
 // shows nothing: what was not tried is not known.
 //
-// The file is read when it is written: a proof takes minutes, and its owner or another proof may have written it meanwhile.
-func (a *app) writeProof(cfg *config.Config, trial pair.Trial, proof pair.Proof, r prove.Report) error {
+// The file is read when it is written: a proof takes minutes, and its owner or another proof may have written it meanwhile. Other
+// proofs wait from there on.
+func (a *app) writeProof(cfg *config.Config, trial pair.Trial, proof pair.Proof, r prove.Report) (err error) {
 	server := trial.Server.Name()
 	if r.Stopped || proof.Tool.Grade == keep.LevelNone || proof.Tool.Grade != proof.Pairing.Level() {
 		fmt.Fprintf(a.Err, "Nothing was written: %s.%s stays at level D, and you are asked after each lost answer.\n", server, terminal.Clean(trial.Tool.Name))
 		return nil
 	}
+	unlock, err := lockPairs(filepath.Join(cfg.Dir, "proofs"))
+	if err != nil {
+		return notWritten(err, proof.Block(a.Now()))
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	file, err := a.pairingFileOf(cfg, trial.Server, trial.Tool.Name)
 	if err != nil { // the calls were made, and are not made again for this
-		return fmt.Errorf("%w\nThis was shown, and not written:\n%s", err, proof.Block(a.Now()))
+		return notWritten(err, proof.Block(a.Now()))
 	}
 	// Behind what is there: comments and tools that the owner wrote stay.
 	text := file.text + proof.Block(a.Now())
 	if err := config.CheckPairing(file.name, text); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(file.path), 0o755); err != nil {
-		return err
+	err = os.MkdirAll(filepath.Dir(file.path), 0o755)
+	if err == nil {
+		err = writeFile(project.File{Name: file.path, Text: text}, file.there)
 	}
-	if err := writeFile(project.File{Name: file.path, Text: text}, file.there); err != nil {
-		return err
+	if err != nil {
+		return notWritten(err, proof.Block(a.Now()))
 	}
 	fmt.Fprintf(a.Err, "%s.%s is of level %s in %s. It counts from the next start of keep gateway on", server, terminal.Clean(trial.Tool.Name), proof.Tool.Grade, terminal.Short(file.path))
 	if trial.Server.Pack() == nil {
@@ -296,4 +312,9 @@ func (a *app) writeProof(cfg *config.Config, trial pair.Trial, proof pair.Proof,
 	}
 	fmt.Fprintln(a.Err, ".")
 	return nil
+}
+
+// notWritten is the error of a proof whose calls were made, and which is not on disk.
+func notWritten(err error, shown string) error {
+	return fmt.Errorf("%w\nThis was shown, and not written:\n%s", err, shown)
 }

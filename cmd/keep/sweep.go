@@ -80,16 +80,19 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 		return err
 	}
 	traces, err := o.SweepTraces(ctx, r, preview, func() {})
-	if err != nil {
+	var done operator.Swept
+	if err == nil {
+		told := time.Now()
+		done, err = o.Sweep(ctx, r, preview, func(s operator.Swept) {
+			if a.TTY && !a.JSON && time.Since(told) > terminal.ProgressDelay {
+				told = time.Now()
+				fmt.Fprintf(a.Err, "%s deleted so far.\n", terminal.Plural(s.Runs, "run"))
+			}
+		})
+	}
+	if preview && err != nil { // what was counted so far is not how much it is
 		return err
 	}
-	told := time.Now()
-	done, err := o.Sweep(ctx, r, preview, func(s operator.Swept) {
-		if a.TTY && !a.JSON && time.Since(told) > terminal.ProgressDelay {
-			told = time.Now()
-			fmt.Fprintf(a.Err, "%s deleted so far.\n", terminal.Plural(s.Runs, "run"))
-		}
-	})
 	sum := sweepSummary{Preview: preview, Runs: done.Runs, Mutations: done.Mutations, Traces: traces}
 	s, isFile := db.(interface {
 		// Of a file only: Postgres gives space back by itself.
@@ -101,21 +104,26 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 	if a.JSON {
 		return errors.Join(err, a.PrintJSON(sum))
 	}
+	a.saySwept(sum, r, isFile)
+	return err
+}
+
+// saySwept says what a sweep deleted, or would delete.
+func (a *app) saySwept(sum sweepSummary, r policy.Retention, isFile bool) {
 	what := terminal.Plural(sum.Runs, "run") + " with " + terminal.Plural(sum.Mutations, "mutation")
-	if traces > 0 {
-		what += ", and " + terminal.Plural(traces, "trace")
+	if sum.Traces > 0 {
+		what += ", and " + terminal.Plural(sum.Traces, "trace")
 	}
 	switch _, some := (policy.Retention{After: r.After, Workflows: r.Workflows}).Latest(a.Now()); {
-	case preview && sum.Runs == 0 && traces == 0 && !some:
+	case sum.Preview && sum.Runs == 0 && sum.Traces == 0 && !some:
 		fmt.Fprintln(a.Err, "Nothing is old enough. There is no retention.after in keep.toml, so all runs that did something are kept; say --older-than 90d.")
-	case preview && sum.Runs == 0 && traces == 0:
+	case sum.Preview && sum.Runs == 0 && sum.Traces == 0:
 		fmt.Fprintln(a.Err, "Nothing is over and old enough.")
-	case preview:
+	case sum.Preview:
 		fmt.Fprintf(a.Err, "Nothing was changed. To delete %s, say --yes.\n", what)
 	case !isFile:
 		fmt.Fprintf(a.Err, "Deleted: %s.\n", what)
 	default:
 		fmt.Fprintf(a.Err, "Deleted: %s. The file is %s bytes shorter.\n", what, terminal.Number(int(sum.Bytes)))
 	}
-	return err
 }

@@ -150,3 +150,10 @@ func (db *DB) BreakReads() (mend func()) {
 type brokenReader struct{}
 
 func (brokenReader) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
+
+// SetLink has backups link by f, until back is called.
+func SetLink(f func(from, to string) error) (back func()) {
+	was := link
+	link = f
+	return func() { link = was }
+}

@@ -100,7 +100,15 @@ var accountPromises = []promise{
 			return got
 		}
 		before := w.account("a")
-		if !lease("h1", now, time.Hour) || lease("h2", now.Add(time.Minute), time.Hour) || !lease("h1", now.Add(time.Minute), time.Hour) {
+		if !lease("h1", now, time.Hour) {
+			w.Error("a lease that nobody has is not free")
+		}
+		taken := w.account("a")
+		if lease("h2", now.Add(time.Minute), time.Hour) {
+			w.Error("h2 has the lease of h1")
+		}
+		w.same("after a lease that was refused", w.account("a"), taken)
+		if !lease("h1", now.Add(time.Minute), time.Hour) {
 			w.Error("the lease of h1 is not its own")
 		}
 		w.fails("a writer without the lease", w.PutAccounts(w.ctx, before), isStale)

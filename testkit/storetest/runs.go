@@ -231,7 +231,9 @@ var runPromises = []promise{
 			w.same("ForgetTraces", get[int](w)(w.ForgetTraces(w.ctx, now.Add(150*time.Minute), limit)), want)
 		}
 		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150*time.Minute))), 3)
+		w.same("OldTraces of that moment", get[int](w)(w.OldTraces(w.ctx, parts[0].At)), 1)
 		forget(1, 1)
+		w.same("ForgetTraces of that moment", get[int](w)(w.ForgetTraces(w.ctx, parts[0].At, 10)), 0)
 		w.same("OldTraces", get[int](w)(w.OldTraces(w.ctx, now.Add(150*time.Minute))), 2)
 		forget(10, 2)
 		forget(10, 0)

@@ -404,6 +404,7 @@ func (w *world) sweepAll(name keep.WorkflowName) (swept int) {
 			if c.Workflow != name || c.Runs < 1 || c.At.IsZero() || c.At.After(w.at) {
 				w.Errorf("Over: %+v", c)
 			}
+			w.same("Over of a chain", c, ofChain(w, name, c.Chain))
 			w.sweep(c.Workflow, c.Chain, w.at)
 			w.check()
 			swept++
@@ -411,6 +412,19 @@ func (w *world) sweepAll(name keep.WorkflowName) (swept int) {
 		after = next
 	}
 	return swept
+}
+
+// ofChain returns what Over is to say of a chain.
+func ofChain(w *world, name keep.WorkflowName, chain keep.RunID) keep.OldChain {
+	w.Helper()
+	c := keep.OldChain{Workflow: name, Chain: chain, Mutations: len(get[[]keep.Mutation](w)(w.Calls(w.ctx, chain, keep.MaxPage)))}
+	for _, r := range all(reader{tb: w.TB, ctx: w.ctx, s: w.Store}, w.Runs, keep.RunFilter{Chain: chain}) {
+		c.Runs++
+		if r.UpdatedAt.After(c.At) {
+			c.At = r.UpdatedAt
+		}
+	}
+	return c
 }
 
 // countsAgree wants counts that are what the lists have.

@@ -86,29 +86,37 @@ func OpenName(ctx context.Context, name string, r Role) (DB, error) {
 }
 
 // Backup copies a file to a new one while a host works on it, and checks the copy. If that
-// breaks laws, it stays and the error is a *BrokenCopyError.
+// breaks laws, it stays and the error is a *BrokenCopyError. If ctx ends before it is checked there is no copy.
 func Backup(ctx context.Context, db *sqlite.DB, to string, now time.Time) error {
 	if err := db.Backup(ctx, to, now); err != nil {
 		return err
 	}
-	copied, err := OpenName(ctx, to, ToRead)
-	if err != nil {
-		return fmt.Errorf("open the copy: %w", err)
-	}
-	broken := 0
-	for range copied.Check(ctx) {
-		if broken++; ctx.Err() != nil {
-			err = context.Cause(ctx)
-			break
-		}
-	}
-	if err := errors.Join(err, copied.Close()); err != nil {
-		return fmt.Errorf("check the copy: %w", err)
-	}
-	if broken > 0 {
+	broken, err := brokenLaws(ctx, to)
+	switch {
+	case ctx.Err() != nil: // it would be in the way of the same command
+		return errors.Join(fmt.Errorf("check the copy: %w", context.Cause(ctx)), os.Remove(to))
+	case err != nil:
+		return fmt.Errorf("check the copy, which is kept: %w", err)
+	case broken > 0:
 		return &BrokenCopyError{to, broken}
 	}
 	return nil
+}
+
+// brokenLaws counts the laws that a database breaks.
+func brokenLaws(ctx context.Context, name string) (broken int, err error) {
+	db, err := OpenName(ctx, name, ToRead)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	for found := range db.Check(ctx) {
+		if _, ok := errors.AsType[*keep.Violation](found); !ok {
+			return broken, found
+		}
+		broken++
+	}
+	return broken, nil
 }
 
 // A BrokenCopyError is returned for a copy that breaks laws, as its database does.

@@ -187,7 +187,7 @@ func scriptsIn(root, dir string, patterns []string) ([]string, error) {
 	return files, nil
 }
 
-// A listing remembers that a directory could not be read, which fs.Glob takes for an empty one.
+// A listing remembers that a directory, or a file, could not be read, which fs.Glob takes for one that is not there.
 type listing struct {
 	fs.FS
 	failed error // the last one
@@ -202,6 +202,17 @@ func (l *listing) ReadDir(name string) ([]fs.DirEntry, error) {
 		}
 	}
 	return list, err
+}
+
+// Stat implements fs.StatFS: a pattern without wildcards is looked up by it.
+func (l *listing) Stat(name string) (fs.FileInfo, error) {
+	info, err := fs.Stat(l.FS, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if dir, dirErr := fs.Stat(l.FS, path.Dir(name)); dirErr != nil || dir.IsDir() {
+			l.failed = err
+		}
+	}
+	return info, err
 }
 
 // match returns the files in dir that match a pattern, relative to root, if they may have workflows.

@@ -254,10 +254,16 @@ func MayBeWritten(name string) error {
 	return nil
 }
 
-// placeFor makes a directory, if it is not there and nothing leads out of the root.
+// placeFor makes a directory, if it is not there and nothing leads out of the root. It is on disk then, also one that
+// was made before by a process which ended.
 func placeFor(root *os.Root, dir string) error {
 	if err := root.MkdirAll(dir, 0o755); err != nil {
 		return err
+	}
+	for made := dir; made != "."; made = path.Dir(made) {
+		if err := syncDir(root, path.Dir(made)); err != nil {
+			return err
+		}
 	}
 	_, err := root.Stat(dir)
 	return err
@@ -333,8 +339,12 @@ func put(root *os.Root, temp string, f File) error {
 	return root.Rename(temp, f.Name)
 }
 
+// onSync is called by syncDir. It is of tests.
+var onSync = func(dir string) {}
+
 // syncDir makes the names in a directory durable, where the system can.
 func syncDir(root *os.Root, dir string) error {
+	onSync(dir)
 	d, err := root.Open(dir)
 	if err != nil {
 		return err

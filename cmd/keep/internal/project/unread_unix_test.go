@@ -3,6 +3,7 @@
 package project_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,5 +43,12 @@ func TestUnreadableDirectory(t *testing.T) {
 	}
 	if _, err := open(); err == nil || !strings.Contains(err.Error(), `workflows: "*/*.js"`) || !strings.Contains(err.Error(), "b: ") {
 		t.Errorf("a directory that cannot be read is left out: %v", err)
+	}
+	// So it is if the file in it has a name without wildcards; a name that nothing has is none.
+	for pattern, unread := range map[string]bool{"b/one.js": true, "b/*.js": true, "a/two.js": false, "c/one.js": false, "a/one.js/x.js": false} {
+		write("keep.toml", fmt.Sprintf("workflows = [\"a/*.js\", %q]", pattern))
+		if _, err := open(); (err != nil) != unread || unread && !strings.Contains(err.Error(), fmt.Sprintf("workflows: %q", pattern)) {
+			t.Errorf("%s: %v", pattern, err)
+		}
 	}
 }
