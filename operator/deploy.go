@@ -73,6 +73,9 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 		}
 		return o.propose(ctx, d, b, granted.lacking, *c)
 	}
+	if repairs && b.waiting != nil { // another host proposed it meanwhile, and that waits for a person
+		return Deployed{Version: b.workflow.Version, Waiting: b.waiting}, nil
+	}
 	var changes []keep.Change
 	if same {
 		d.Version = b.current.Version

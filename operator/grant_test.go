@@ -339,6 +339,49 @@ func TestRepairVersions(t *testing.T) {
 	is("3.1, 3.1 approved, 2.0 rejected, 1.3 replaced, 1.2 approved, 1.1 rejected")
 }
 
+// TestRepairIsProposedOnce has two hosts land the same repair: one asks a person, and the other one, which read before that was
+// committed, would not. The repair waits for the person, and the second host is told so.
+func TestRepairIsProposedOnce(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s := memory.New()
+	tries := &triesUntil{Store: s, end: func() { cancel(errors.New("it tries the same again and again")) }}
+	o, err := operator.New(tries, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repair := operator.Consent{Giver: operator.Giver{By: "rep_1", From: string(keep.OriginRepair)}, Repair: true, Ask: true}
+	if _, err := o.DeployGranted(ctx, script("1"), nil, calls(true, "a.x")); err != nil {
+		t.Fatal(err)
+	}
+	first, err := o.DeployGranted(ctx, script("2"), nil, repair)
+	if err != nil || first.Waiting == nil {
+		t.Fatalf("the first host: %+v, %v", first, err)
+	}
+	repair.Ask = false
+	second, err := o.DeployGranted(ctx, script("2"), nil, repair)
+	if err != nil || second.Waiting == nil || second.Waiting.Question != first.Waiting.Question {
+		t.Errorf("the second host: %+v, %v; want what waits", second, err)
+	}
+	if got := state(t, s); got != "1.0, 1.1 waiting" {
+		t.Errorf("there is %s", got)
+	}
+}
+
+// triesUntil is a store that calls end at the tenth commit.
+type triesUntil struct {
+	*memory.Store
+	commits int
+	end     func()
+}
+
+// Commit implements store.Committer.
+func (s *triesUntil) Commit(ctx context.Context, c keep.Commit) error {
+	if s.commits++; s.commits == 10 {
+		s.end()
+	}
+	return s.Store.Commit(ctx, c)
+}
+
 // Whether the version or the grant is committed: never one without the other, and the
 // question stays open.
 func TestProposalIsOneCommit(t *testing.T) {
