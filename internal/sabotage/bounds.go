@@ -139,6 +139,8 @@ var boundsBreaks = []Break{
 		`		if failed {`, `		if false && failed {`, "./web -run TestSeveralAnswersThatFailAreLogged"},
 	{"key-of-a-checkpoint-is-mangled", "explained", "web/checkpoint.go",
 		`return "of:" + noteMark(key)`, `return "of:" + key`, "./web -run TestCheckpointKeyWithHiddenCharacters"},
+	{"attempt-of-a-skip-is-looked-at-before", "once", "api/actions.go",
+		`case isShown && action == keep.Skip:`, `case false:`, "./api -run TestSkipIsOfTheAttemptThatWasNamed"},
 	{"condition-that-fails-is-a-yes", "permitted", "law/grant/grant.go",
 		`return false, err.Error()`, `return true, ""`, "./law/grant -run TestCheck"},
 	{"repair-takes-a-text-for-a-remark", "permitted", "internal/javascript/javascript.go",
