@@ -240,7 +240,11 @@ func (o *Operator) newVersion(ctx context.Context, d, before keep.Deployment, no
 			return nil, fmt.Errorf("%s: %w", h.Name, err)
 		}
 		s.Workflow = d.Workflow
-		changes = append(changes, keep.PutHandler{State: s})
+		var over keep.HandlerState // a run may commit meanwhile
+		if i := slices.IndexFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name && s.Kind == h.Kind }); i >= 0 {
+			over = states[i]
+		}
+		changes = append(changes, keep.PutHandler{State: s, Over: &over})
 	}
 	unblock, err := o.unblock(ctx, d.Workflow, now)
 	return append(changes, unblock...), err
