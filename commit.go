@@ -277,6 +277,28 @@ type ResetKV struct{ Producer HandlerName }
 type PutHandler struct {
 	State  HandlerState
 	Served time.Time // zero: clear no request
+
+	// Over is what State was made from by somebody beside the host: what of its alarm, its next time and its last run is the
+	// same in both stays as it is stored, since a run may have committed meanwhile. Nil: all of State is written.
+	Over *HandlerState
+}
+
+// Merged returns what is written where stored is there, but for RequestedAt.
+func (c PutHandler) Merged(stored HandlerState) HandlerState {
+	s := c.State
+	if c.Over == nil || stored.Kind != s.Kind {
+		return s
+	}
+	if s.WakeAt.Equal(c.Over.WakeAt) {
+		s.WakeAt = stored.WakeAt
+	}
+	if s.NextAt.Equal(c.Over.NextAt) {
+		s.NextAt = stored.NextAt
+	}
+	if s.LastRun == c.Over.LastRun && s.LastAt.Equal(c.Over.LastAt) {
+		s.LastRun, s.LastAt = stored.LastRun, stored.LastAt
+	}
+	return s
 }
 
 // RequestRun asks for a run of a producer or job as soon as the workflow is

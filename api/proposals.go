@@ -335,19 +335,24 @@ func showRepair(ctx context.Context, s proposalsStore, id string) (Proposal, err
 // the workflow.
 func (out *Proposal) differ(ctx context.Context, s proposalsStore, base keep.Version, files map[string]string, entry string) error {
 	var before map[string]string
+	var entryBefore string
 	if !base.IsZero() {
 		d, err := s.Deployment(ctx, out.Workflow, base)
 		if err != nil {
 			return err
 		}
-		before, entry = d.Sources(), cmp.Or(entry, d.Entry)
+		before, entryBefore, entry = d.Sources(), d.Entry, cmp.Or(entry, d.Entry)
 		out.BaseSource = before[d.Entry]
 	}
 	if files == nil {
 		files = maps.Clone(before)
 		files[entry] = out.Source
 	}
-	out.Source, out.Diff = files[entry], append([]string{}, view.DiffText(before, files)...)
+	out.Source, out.Diff = files[entry], []string{}
+	if other := view.OtherEntry(before, files, entryBefore, entry); other != "" {
+		out.Diff = append(out.Diff, "=== "+other)
+	}
+	out.Diff = append(out.Diff, view.DiffText(before, files)...)
 	return nil
 }
 

@@ -64,6 +64,7 @@ type ItemActor interface {
 // An ItemSkipper leaves items, and takes them up again.
 type ItemSkipper interface {
 	SkipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	SkipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error
 	SkipShownItem(ctx context.Context, w keep.WorkflowName, id string, attempt int, question keep.EscalationID, d keep.Decision) error
 	UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
 }

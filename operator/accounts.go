@@ -103,10 +103,10 @@ func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Ac
 			return err
 		}
 		for _, r := range list {
-			if !r.RetryAt.IsZero() || r.Error == nil || !law.Continues(r.Error, accounts[r.Error.Account]) && !o.replaced(r.Workflow, r.Error) {
+			if !o.reconnects(r, accounts) {
 				continue
 			}
-			if err := o.continueRun(ctx, r.ID); err != nil {
+			if err := o.continueRun(ctx, r.ID, func(r keep.Run) bool { return o.reconnects(r, accounts) }); err != nil {
 				return fmt.Errorf("continue run %s: %w", r.ID, err)
 			}
 		}
@@ -127,10 +127,17 @@ func (o *Operator) replaced(w keep.WorkflowName, f *keep.Failure) bool {
 	return ours && known && law.Replaced(f, mark)
 }
 
-// continueRun plans the next attempt of a run. That somebody else did is no error.
-func (o *Operator) continueRun(ctx context.Context, id keep.RunID) error {
+// reconnects reports whether a run waits for nothing but an account, or for secrets, which are others now.
+func (o *Operator) reconnects(r keep.Run, accounts map[string]keep.Account) bool {
+	return r.RetryAt.IsZero() && r.Error != nil &&
+		(law.Continues(r.Error, accounts[r.Error.Account]) || o.replaced(r.Workflow, r.Error))
+}
+
+// continueRun plans the next attempt of a run if it still waits for what there is now. That somebody else did, or that it waits for
+// something else, is no error.
+func (o *Operator) continueRun(ctx context.Context, id keep.RunID, still func(keep.Run) bool) error {
 	r, err := o.store.Run(ctx, id) // whole: it is written
-	if err != nil || r.Closed || r.Status != keep.StatusPerson || !r.RetryAt.IsZero() {
+	if err != nil || r.Closed || r.Status != keep.StatusPerson || !r.RetryAt.IsZero() || !still(r) {
 		return err
 	}
 	now := o.now()

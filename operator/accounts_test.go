@@ -110,6 +110,41 @@ func TestSettleAccounts(t *testing.T) {
 	}
 }
 
+// readingLate is a store in which something happens before a run is read by its id.
+type readingLate struct {
+	*memory.Store
+	before func()
+}
+
+func (s readingLate) Run(ctx context.Context, id keep.RunID) (keep.Run, error) {
+	s.before()
+	return s.Store.Run(ctx, id)
+}
+
+// A run that waited for an account, and waits for a person's answer by the time that a host comes to it, is not tried again: another
+// host was faster.
+func TestSettleAccountsLeavesWhatWaitsForSomethingElse(t *testing.T) {
+	w := &accountWorld{t, memory.New()}
+	w.waits("a", keep.CodeReconnect, "mail", 1)
+	before := func() {
+		r, err := w.Store.Run(t.Context(), "run_a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Error = keep.Failf(keep.ClassPrecondition, "already-done", "the same was done before")
+		if err := w.Commit(t.Context(), keep.Commit{Workflow: "a", At: noon, Changes: []keep.Change{keep.PutRun{Run: r}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := newOperator(t, readingLate{w.Store, before})
+	if err := o.SettleAccounts(t.Context(), having(keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 2, Status: keep.AccountOK})); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.Store.Run(t.Context(), "run_a"); err != nil || !r.RetryAt.IsZero() {
+		t.Errorf("it is tried again at %s, %v", r.RetryAt, err)
+	}
+}
+
 // A host that read the accounts before one of them was renewed or connected, and acts after, leaves the question alone that was
 // asked about it since: nobody would ask it a second time.
 func TestSettleOldAccounts(t *testing.T) {

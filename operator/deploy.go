@@ -73,6 +73,9 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 		}
 		return o.propose(ctx, d, b, granted.lacking, *c)
 	}
+	if repairs && b.waiting != nil { // another host proposed it meanwhile, and that waits for a person
+		return Deployed{Version: b.workflow.Version, Waiting: b.waiting}, nil
+	}
 	var changes []keep.Change
 	if same {
 		d.Version = b.current.Version
@@ -237,7 +240,11 @@ func (o *Operator) newVersion(ctx context.Context, d, before keep.Deployment, no
 			return nil, fmt.Errorf("%s: %w", h.Name, err)
 		}
 		s.Workflow = d.Workflow
-		changes = append(changes, keep.PutHandler{State: s})
+		var over keep.HandlerState // a run may commit meanwhile
+		if i := slices.IndexFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name && s.Kind == h.Kind }); i >= 0 {
+			over = states[i]
+		}
+		changes = append(changes, keep.PutHandler{State: s, Over: &over})
 	}
 	unblock, err := o.unblock(ctx, d.Workflow, now)
 	return append(changes, unblock...), err

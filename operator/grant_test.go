@@ -1,12 +1,14 @@
 package operator_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/operator"
@@ -86,7 +88,7 @@ func TestDeployOverAnotherVersion(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %s", step.name, out, err, step.want)
 		}
 	}
-	if diff := cmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
+	if diff := gocmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
 		t.Errorf("granted is other than before:\n%s", diff)
 	}
 	if all, err := s.Proposals(ctx, "w"); err != nil || len(all) > 0 {
@@ -157,7 +159,7 @@ func TestDeployGranted(t *testing.T) {
 		if waits := given == nil && step.given < 0; !waits && len(given) != step.given {
 			t.Errorf("%s: gave %v", step.name, given)
 		}
-		if diff := cmp.Diff(step.want, granted(t, s)); diff != "" {
+		if diff := gocmp.Diff(step.want, granted(t, s)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 	}
@@ -201,7 +203,7 @@ func TestSetGrant(t *testing.T) {
 	if _, err := o.SetGrant(ctx, "nobody", nil, ann, nil); !errors.Is(err, keep.ErrNotFound) {
 		t.Errorf("a workflow that is not there: %v", err)
 	}
-	if diff := cmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
+	if diff := gocmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -272,7 +274,7 @@ func TestProposals(t *testing.T) {
 	if err := answer(second, keep.Approve); !errors.Is(err, keep.ErrDecided) {
 		t.Errorf("an answer about the one that was replaced: %v, want %v", err, keep.ErrDecided)
 	}
-	if diff := cmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
+	if diff := gocmp.Diff([]string{"a.x"}, granted(t, s)); diff != "" {
 		t.Errorf("before a person agreed (-want +got):\n%s", diff)
 	}
 	if _, err := o.SetGrant(ctx, "w", []keep.GrantedTool{{Tool: "a.x", When: "params.n > 1"}}, ann, nil); err != nil {
@@ -284,7 +286,7 @@ func TestProposals(t *testing.T) {
 	is("4.0, 4.0 approved, 3.0 replaced, 1.0 rejected")
 	g, err := s.Grant(ctx, "w")
 	want := []keep.GrantedTool{{Tool: "a.x", When: "params.n > 1"}, {Tool: "a.z"}}
-	if diff := cmp.Diff(want, g.Tools); diff != "" || err != nil || g.GivenBy != "bob" || g.Version.Major != 4 {
+	if diff := gocmp.Diff(want, g.Tools); diff != "" || err != nil || g.GivenBy != "bob" || g.Version.Major != 4 {
 		t.Errorf("the person gave %+v, %v (-want +got):\n%s", g, err, diff)
 	}
 	deploy("4", false, "a.y")
@@ -337,6 +339,102 @@ func TestRepairVersions(t *testing.T) {
 	is("3.0, 2.0 rejected, 1.3 replaced, 1.2 approved, 1.1 rejected")
 	repair("7", false)
 	is("3.1, 3.1 approved, 2.0 rejected, 1.3 replaced, 1.2 approved, 1.1 rejected")
+}
+
+// TestRepairIsProposedOnce has two hosts land the same repair: one asks a person, and the other one, which read before that was
+// committed, would not. The repair waits for the person, and the second host is told so.
+func TestRepairIsProposedOnce(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s := memory.New()
+	tries := &triesUntil{Store: s, end: func() { cancel(errors.New("it tries the same again and again")) }}
+	o, err := operator.New(tries, operator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	repair := operator.Consent{Giver: operator.Giver{By: "rep_1", From: string(keep.OriginRepair)}, Repair: true, Ask: true}
+	if _, err := o.DeployGranted(ctx, script("1"), nil, calls(true, "a.x")); err != nil {
+		t.Fatal(err)
+	}
+	first, err := o.DeployGranted(ctx, script("2"), nil, repair)
+	if err != nil || first.Waiting == nil {
+		t.Fatalf("the first host: %+v, %v", first, err)
+	}
+	repair.Ask = false
+	second, err := o.DeployGranted(ctx, script("2"), nil, repair)
+	if err != nil || second.Waiting == nil || second.Waiting.Question != first.Waiting.Question {
+		t.Errorf("the second host: %+v, %v; want what waits", second, err)
+	}
+	if got := state(t, s); got != "1.0, 1.1 waiting" {
+		t.Errorf("there is %s", got)
+	}
+}
+
+// triesUntil is a store that calls end at the tenth commit.
+type triesUntil struct {
+	*memory.Store
+	commits int
+	end     func()
+}
+
+// Commit implements store.Committer.
+func (s *triesUntil) Commit(ctx context.Context, c keep.Commit) error {
+	if s.commits++; s.commits == 10 {
+		s.end()
+	}
+	return s.Store.Commit(ctx, c)
+}
+
+// readingHandlers is a store in which something happens after the states of handlers are read for the first time.
+type readingHandlers struct {
+	*memory.Store
+	after func()
+}
+
+func (s *readingHandlers) Handlers(ctx context.Context, w keep.WorkflowName) ([]keep.HandlerState, error) {
+	list, err := s.Store.Handlers(ctx, w)
+	if after := s.after; after != nil {
+		s.after = nil
+		after()
+	}
+	return list, err
+}
+
+// A run that commits while a deploy is decided, as on another host, keeps what it asked for: its alarm and when it ran last are not
+// those of before. Both look at all events again, and a new schedule counts.
+func TestDeployKeepsWhatARunCommittedMeanwhile(t *testing.T) {
+	for _, change := range []string{"", "*/5 * * * *"} {
+		s := &readingHandlers{Store: memory.New()}
+		o := newOperator(t, s)
+		version := func(hash, cron string) keep.Deployment {
+			d := script(hash)
+			d.Definition.Handlers = []keep.Handler{{Name: "c", Kind: keep.Consumer}, {Name: "p", Kind: keep.Producer, Schedule: keep.Schedule{Cron: cmp.Or(cron, "0 3 * * *")}}}
+			return d
+		}
+		if _, err := o.Deploy(t.Context(), version("1", "")); err != nil {
+			t.Fatal(err)
+		}
+		wake := noon.Add(24 * time.Hour)
+		c := keep.HandlerState{Workflow: "w", Handler: "c", Kind: keep.Consumer, IdleSeq: 7, WakeAt: wake, LastRun: "run_2", LastAt: noon}
+		p := keep.HandlerState{Workflow: "w", Handler: "p", Kind: keep.Producer, NextAt: wake, LastRun: "run_3", LastAt: noon}
+		commit(t, s, keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "c", Kind: keep.Consumer, IdleSeq: 5, LastRun: "run_1", LastAt: noon.Add(-time.Hour)}})
+		s.after = func() { commit(t, s, keep.PutHandler{State: c}, keep.PutHandler{State: p}) }
+		if _, err := o.Deploy(t.Context(), version("2", change)); err != nil || s.after != nil {
+			t.Fatal(err)
+		}
+		list, err := s.Handlers(t.Context(), "w")
+		if err != nil || len(list) != 2 {
+			t.Fatal(list, err)
+		}
+		if c.IdleSeq = 0; change != "" {
+			p.NextAt = list[1].NextAt
+		}
+		if diff := gocmp.Diff([]keep.HandlerState{c, p}, list); diff != "" {
+			t.Errorf("with the schedule %q (-want +got):\n%s", change, diff)
+		}
+		if change != "" && !list[1].NextAt.Before(time.Now().Add(6*time.Minute)) {
+			t.Errorf("the new schedule does not count: next at %s", list[1].NextAt)
+		}
+	}
 }
 
 // Whether the version or the grant is committed: never one without the other, and the

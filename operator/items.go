@@ -48,12 +48,15 @@ func (o *Operator) ReprocessItem(ctx context.Context, w keep.WorkflowName, id st
 // ReprocessAttempt is ReprocessItem of an item that is at that attempt, else *ItemError: who decides about what one attempt
 // did does not decide about the next one.
 func (o *Operator) ReprocessAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error {
-	return o.reprocess(ctx, w, id, d, func(it keep.Item) error {
-		if it.Attempt != attempt {
-			return &ItemError{it.ID, it.Status, keep.Reprocess, fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", it.Attempt, attempt)}
-		}
+	return o.reprocess(ctx, w, id, d, func(it keep.Item) error { return isAt(it, attempt, keep.Reprocess) })
+}
+
+// isAt returns an *ItemError if an item is at another attempt than was shown.
+func isAt(it keep.Item, attempt int, action keep.Action) error {
+	if it.Attempt == attempt {
 		return nil
-	})
+	}
+	return &ItemError{it.ID, it.Status, action, fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", it.Attempt, attempt)}
 }
 
 // reprocess makes an item that check accepts start over.
@@ -78,17 +81,19 @@ func (o *Operator) SkipItem(ctx context.Context, w keep.WorkflowName, id string,
 	return o.leaveItem(ctx, w, id, d, func(keep.Item, keep.EscalationID) error { return nil })
 }
 
+// SkipAttempt is SkipItem of an item that is at that attempt, else *ItemError.
+func (o *Operator) SkipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error {
+	return o.leaveItem(ctx, w, id, d, func(it keep.Item, _ keep.EscalationID) error { return isAt(it, attempt, keep.Skip) })
+}
+
 // SkipShownItem is SkipItem of an item that is at that attempt, and about which that question is open, or none if it is empty; else
 // *ItemError: who leaves what was shown answers no question that was not, and leaves no later attempt.
 func (o *Operator) SkipShownItem(ctx context.Context, w keep.WorkflowName, id string, attempt int, question keep.EscalationID, d keep.Decision) error {
 	return o.leaveItem(ctx, w, id, d, func(it keep.Item, q keep.EscalationID) error {
-		switch {
-		case it.Attempt != attempt:
-			return &ItemError{it.ID, it.Status, keep.Skip, fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", it.Attempt, attempt)}
-		case q != question:
-			return &ItemError{it.ID, it.Status, keep.Skip, "another question about it is open than was shown, or none"}
+		if err := isAt(it, attempt, keep.Skip); err != nil || q == question {
+			return err
 		}
-		return nil
+		return &ItemError{it.ID, it.Status, keep.Skip, "another question about it is open than was shown, or none"}
 	})
 }
 

@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/account"
@@ -12,7 +13,7 @@ import (
 )
 
 // A subject is what several runs wait for that have one question in common: a budget, a tool whose calls
-// are stopped, a connection or an account. The zero one is none.
+// are stopped or that its server changed, a connection or an account. The zero one is none.
 type subject struct {
 	kind keep.EscalationKind
 	name string
@@ -25,6 +26,8 @@ func subjectOf(r *Run) subject {
 		f = r.Call.Error
 	}
 	switch {
+	case r.Wait.Kind == lifecycle.WaitsForPerson && lifecycle.AsksForTool(r.Call.Error):
+		return subject{keep.AskToolChanged, string(r.Call.Tool)}
 	case r.Wait.Kind == lifecycle.WaitsForLookup && r.Wait.Why != "":
 		return subject{keep.AskConnection, r.Call.Tool.Connection()}
 	case f == nil:
@@ -54,6 +57,8 @@ func askedAbout(q keep.Escalation) subject {
 		return subject{q.Kind, q.Connection}
 	case keep.AskReconnect:
 		return subject{q.Kind, account.Asked(q.ID)}
+	case keep.AskToolChanged:
+		return subject{q.Kind, q.Title}
 	}
 	return subject{}
 }
@@ -91,6 +96,36 @@ func ask(ctx context.Context, s Store, runs []*Run) error {
 			read[of.kind] = true
 		}
 		r.Question = shared[of]
+	}
+	return askUsers(ctx, s, runs)
+}
+
+// askUsers gives the runs whose calls in doubt wait for that the open question whether an account or a secret is of the same
+// user as before.
+func askUsers(ctx context.Context, s Store, runs []*Run) error {
+	var asked []keep.Escalation
+	read := false
+	for _, r := range runs {
+		if r.Question != nil || r.Status != keep.StatusReconciliation || !lifecycle.AsksForUser(r.Call.Error) {
+			continue
+		}
+		if !read {
+			all, _, err := s.Escalations(ctx, keep.EscalationFilter{Kind: keep.AskPermission, Open: true}, keep.Page{Limit: MaxQuestions})
+			if err != nil {
+				return err
+			}
+			asked, read = slices.DeleteFunc(all, func(q keep.Escalation) bool { return !account.IsUserQuestion(q) }), true
+		}
+		if len(asked) == 0 {
+			return nil
+		}
+		m, err := s.Mutation(ctx, r.Call.Key) // with how it was sent
+		if err != nil {
+			return err
+		}
+		if i := slices.IndexFunc(asked, func(q keep.Escalation) bool { return account.Awaits(m, q) }); i >= 0 {
+			r.Question = &asked[i]
+		}
 	}
 	return nil
 }

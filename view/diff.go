@@ -33,11 +33,7 @@ type FileDiff struct {
 // no more, by the names that they had. Where no name is in both, they come from two working directories: the same names below
 // the folder that the files of each share are the same files.
 func DiffFiles(before, after map[string]string) (list []FileDiff) {
-	was := func(name string) string { return name }
-	if !shareAName(before, after) {
-		in, of := folderOf(before), folderOf(after)
-		was = func(name string) string { return in + strings.TrimPrefix(name, of) }
-	}
+	was := nameBefore(before, after)
 	kept := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		kept[was(name)] = true
@@ -49,6 +45,24 @@ func DiffFiles(before, after map[string]string) (list []FileDiff) {
 		}
 	}
 	return list
+}
+
+// OtherEntry says that another file declares the workflow than in the version before, which DiffFiles does not see: each file may be as
+// it was. Empty: it is the same file, by the names that DiffFiles takes for one.
+func OtherEntry(before, after map[string]string, entryBefore, entry string) string {
+	if entryBefore == "" || nameBefore(before, after)(entry) == entryBefore {
+		return ""
+	}
+	return fmt.Sprintf("The workflow is declared in %s, and not in %s.", entry, entryBefore)
+}
+
+// nameBefore returns by which name the version before has a file of the one after.
+func nameBefore(before, after map[string]string) func(name string) string {
+	if shareAName(before, after) {
+		return func(name string) string { return name }
+	}
+	in, of := folderOf(before), folderOf(after)
+	return func(name string) string { return in + strings.TrimPrefix(name, of) }
 }
 
 func shareAName(x, y map[string]string) bool {

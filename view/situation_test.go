@@ -75,3 +75,42 @@ func TestSharedQuestion(t *testing.T) {
 		}
 	}
 }
+
+// A call in doubt that waits for the answer whether a secret is of the same user, or whether a tool that its server changed may be
+// called, has that question: nobody else is asked about it, and it says so.
+func TestQuestionAboutADoubtOfMany(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	s := memory.New()
+	commit := func(w keep.WorkflowName, cs ...keep.Change) {
+		t.Helper()
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for w, code := range map[keep.WorkflowName]string{"user": keep.CodeSameUser, "other": keep.CodeSameUser, "tool": keep.CodeToolChanged} {
+		r := keep.Run{ID: keep.RunID("run_" + w), Chain: keep.RunID("run_" + w), Workflow: w, Version: keep.Version{Major: 1}, Handler: "act", Kind: keep.Consumer, Phase: keep.Mutating, Status: keep.StatusReconciliation,
+			Mutation: keep.MutationKey("mut_" + w), CreatedAt: at, UpdatedAt: at}
+		m := keep.Mutation{Key: r.Mutation, Workflow: w, Run: r.ID, Tool: "crm.add", Level: keep.LevelKey, CanReconcile: true, Token: string(w), Identity: []byte(`{}`), Payload: []byte(`{}`), Pin: []byte(`{"as":{"secret CRM_KEY":"c0ffee"}}`), PinHash: "00",
+			State: keep.NeedsReconcile, Doubted: true, Attempts: 1, CallDeadline: at, NextReconcileAt: at.Add(time.Hour), CreatedAt: at, UpdatedAt: at, Error: &keep.Failure{Class: keep.ClassPermission, Code: code, Tool: "crm.add", Message: "a person is asked"}}
+		if w == "other" {
+			m.Pin = []byte(`{"as":{"secret SHOP_KEY":"c0ffee"}}`)
+		}
+		commit(w, keep.Deploy{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 1}, Hash: string(w), CreatedAt: at, Definition: keep.Definition{Name: w}}}, keep.PutRun{Run: r},
+			keep.PutMutation{Mutation: m, Moves: []keep.Move{{At: at, By: "call", To: keep.InFlight}, {At: at, By: "call", From: keep.InFlight, To: keep.NeedsReconcile}}})
+	}
+	commit("", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_user_1", Kind: keep.AskPermission, Connection: "crm", Title: "secret CRM_KEY", Question: "Is it of the same user?", CreatedAt: at}})
+	commit("tool", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_tool_1", Kind: keep.AskToolChanged, Workflow: "tool", Connection: "crm", Title: "crm.add", Question: "May agents call it?", CreatedAt: at}})
+	o, err := view.Read(t.Context(), s, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if failing := o.Failing(); len(failing) != 1 || failing[0].Workflow != "other" {
+		t.Errorf("nobody is asked about %d runs, want that of other alone", len(failing))
+	}
+	for w, want := range map[keep.WorkflowName]keep.EscalationID{"user": "esc_user_1", "tool": "esc_tool_1"} {
+		story, err := view.Why(t.Context(), s, "run_"+string(w))
+		if err != nil || len(story.Questions) != 1 || story.Questions[0] != want {
+			t.Errorf("the run of %s waits for the answers to %q, %v, want %s", w, story.Questions, err, want)
+		}
+	}
+}

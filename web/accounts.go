@@ -138,7 +138,8 @@ func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 	default:
 		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
 	}
-	if err != nil {
+	if err != nil { // it may be the service's, or ours, and says what was done and what not
+		s.log.WarnContext(r.Context(), "do what an admin asked with an account", "account", a.Name, "do", r.PathValue("verb"), "err", err)
 		return "", "", refusef("%v", err)
 	}
 	// It is read again: a renewal may end without an error and leave an account that needs a person.

@@ -47,7 +47,7 @@ func (s *site) bulkPreview(r *http.Request) (page, error) {
 
 // bulkSkip does one part of what bulkPreview showed.
 func (s *site) bulkSkip(r *http.Request) (page, error) {
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return page{}, err
 	}
 	// The form has the plan as its cursor, and no filter: a part never skips what came in after the preview.

@@ -87,7 +87,7 @@ func (s *site) checkpoint(r *http.Request) (page, error) {
 // setting one is for admins. The handler is looked up by the operator, not here.
 func (s *site) resetCheckpoint(r *http.Request) (to, did string, err error) {
 	name := keep.WorkflowName(r.PathValue("name"))
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return "", "", err
 	}
 	d, err := decisionOf(r)
@@ -97,6 +97,9 @@ func (s *site) resetCheckpoint(r *http.Request) (to, did string, err error) {
 	err = s.cfg.Actor.ResetCheckpoint(r.Context(), name, keep.HandlerName(r.PostForm.Get("handler")), d)
 	return "/workflows/" + string(name), "reset", err
 }
+
+// Field is the name of the field that says which value of a key was shown: by a mark, since a key may have characters that no field keeps.
+func (d checkpointData) Field(key string) string { return "of:" + noteMark(key) }
 
 // Mark tells the values of a key apart, in the field that says which one was shown.
 func (d checkpointData) Mark(value json.RawMessage) string { return noteMark(string(value)) }
@@ -124,7 +127,7 @@ func (s *site) setCheckpoint(r *http.Request) (to, did string, err error) {
 	if i := slices.IndexFunc(shown.Values, func(kv keep.SetKV) bool { return kv.Key == key }); i >= 0 {
 		was = shown.Values[i].Value
 	}
-	if of := r.PostForm.Get("of:" + key); of != "" && was == nil || was != nil && of != shown.Mark(was) {
+	if of := r.PostForm.Get(shown.Field(key)); of != "" && was == nil || was != nil && of != shown.Mark(was) {
 		return "", "", fmt.Errorf("%s of %s is not what was shown: %w", cut(80, key), cut(80, handler), keep.ErrStale)
 	}
 	err = s.cfg.Actor.SetShownCheckpoint(r.Context(), name, keep.HandlerName(handler), key, was, value, d)

@@ -132,7 +132,7 @@ func (s *site) connect(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return err
 	}
 	by, _ := access.From(r.Context())

@@ -71,8 +71,8 @@ func (s *site) linkDecide(w http.ResponseWriter, r *http.Request, id keep.Escala
 		err = noteErr
 	case d.Action == "":
 		err = refusef("no action was chosen")
-	case d.Action == keep.Approve && cardOf(q).Whole().Cut:
-		err = refusef("this page does not show all of what would be sent; log in to approve it")
+	case vouches(d.Action) && cardOf(q).Whole().Cut:
+		err = refusef("this page does not show all of what would be sent; log in to answer that")
 	default:
 		if err = s.cfg.Actor.Decide(r.Context(), id, d); err != nil {
 			err = s.afterAnswer(r.Context(), id, err)
@@ -110,7 +110,7 @@ func (s *site) linkAnswer(w http.ResponseWriter, r *http.Request, status int, id
 		return
 	}
 	if d.Whole().Cut { // nobody agrees to what he has not seen
-		d.Offered = slices.DeleteFunc(d.Offered, func(c keep.Choice) bool { return c.Action == keep.Approve })
+		d.Offered = slices.DeleteFunc(d.Offered, func(c keep.Choice) bool { return vouches(c.Action) })
 	}
 	if d.Payload != nil {
 		d.Payload.Link = ""

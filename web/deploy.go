@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/view"
 )
 
 // FromPages says of a deploy, as of a decision, that it was made on the pages.
@@ -89,6 +90,7 @@ type checkData struct {
 	There   *keep.Workflow // that has the name of a new one already; nil: none
 	Mark    string         // of what was checked
 	Diffs   []versionFile
+	Entry   string   // that another file declares the workflow; empty: it is the same
 	LeftOut []string // files that are not part of it
 	Plan    *planData
 }
@@ -325,6 +327,7 @@ func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployme
 	}
 	if !d.New { // else all of it is in the form
 		c.Diffs = changed(filesBetween(now.Sources(), files))
+		c.Entry = view.OtherEntry(now.Sources(), files, now.Entry, d.Entry)
 	}
 	if c.OK() && s.cfg.Planner != nil {
 		script := d.script()

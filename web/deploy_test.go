@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -254,6 +255,36 @@ func TestDeployOnThePages(t *testing.T) {
 	w.must(err)
 	if now.Version == before.Version || !strings.Contains(string(now.Code), "Reply: ") || strings.Contains(string(now.Map), `\r`) {
 		t.Errorf("current is %s: %s", now.Version, now.Map)
+	}
+}
+
+// A version of which another file declares the workflow is another one, although each file is as it was: the check says so, and so does
+// the proposal.
+func TestCheckOfAnotherEntry(t *testing.T) {
+	w := newWorld(t, "mails.js")
+	w.began("mails", "poll")
+	w.give("mails", "desk.mails", "desk.reply", "desk.archive")
+	author := w.as("anna", access.Author)
+	f := formIn(t, author.get(deployMails))
+	f.set("text", "import { note } from \"./other.js\";\nnote();\n"+f.text())
+	f.uploads = [][2]string{{"other.js", "export { default } from \"./mails.js\";\nexport function note() { globalThis.noted = 1; }\n"}}
+	f = formIn(t, author.send(deployMails, "check", f))
+	author.send(deployMails, "deploy", f).want(t, http.StatusOK, "Deployed: this version runs now")
+	before := w.version("mails")
+	f = formIn(t, author.get(deployMails))
+	f.set("entry", "other.js")
+	a := author.send(deployMails, "check", f)
+	a.want(t, http.StatusOK, "The script can be deployed", "is declared in", "other.js", "and not in", "mails.js")
+	if strings.Contains(a.body, "It is the one in force") {
+		t.Error("another version is said to be the one in force")
+	}
+	b := author.send(deployMails, "propose", formIn(t, a))
+	b.want(t, http.StatusOK, "waits in Inbox until a person agrees", "is declared in", "and not in")
+	if p, err := w.db.Proposals(t.Context(), "mails"); err != nil || p[0].State != keep.ProposalWaiting || w.version("mails").Version != before.Version {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := api.ShowProposal(t.Context(), w.db, "mails@3.0"); err != nil || !slices.Equal(p.Diff, []string{"=== The workflow is declared in other.js, and not in mails.js."}) {
+		t.Errorf("the API shows %q, %v", p.Diff, err)
 	}
 }
 

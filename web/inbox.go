@@ -524,7 +524,7 @@ func (s *site) confirm(r *http.Request) (page, error) {
 
 // decisionOf reads a form with an action, a note and perhaps a result.
 func decisionOf(r *http.Request) (keep.Decision, error) {
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return keep.Decision{}, err
 	}
 	who, _ := access.From(r.Context())

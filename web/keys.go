@@ -118,7 +118,7 @@ func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return "", "", err
 	}
 	who, _ := access.From(r.Context())
@@ -146,7 +146,7 @@ func (s *site) decideKey(r *http.Request) (to, did string, err error) {
 			return "", "", refusef("the status of the answer is a number from 200 to 599, not %q", cut(20, r.PostForm.Get("status")))
 		}
 		_, err = s.cfg.Keys.Resolve(r.Context(), v.Reference, idempotency.Resolution{
-			Happened: true, Status: status, Body: r.PostForm.Get("body"), By: who.Name, Seen: seen}, time.Now())
+			Happened: true, Status: status, Body: lines(r.PostForm.Get("body"), ""), By: who.Name, Seen: seen}, time.Now())
 		return to, "resolved", err
 	case "forget":
 		_, err = s.cfg.Keys.ForgetSeen(r.Context(), v.Reference, who.Name, seen, time.Now())

@@ -100,8 +100,13 @@ func (s *site) show(mux *http.ServeMux, pattern, name string, v reader) {
 
 // showTo routes to a page for those who have a role.
 func (s *site) showTo(mux *http.ServeMux, need access.Role, pattern, name string, v reader) {
+	s.showUpTo(mux, need, maxForm, pattern, name, v)
+}
+
+// showUpTo is showTo for a form of at most so many bytes.
+func (s *site) showUpTo(mux *http.ServeMux, need access.Role, most int64, pattern, name string, v reader) {
 	mux.HandleFunc(pattern, s.allow(need, func(w http.ResponseWriter, r *http.Request) {
-		limitBody(w, r)
+		r.Body = http.MaxBytesReader(w, r.Body, most)
 		after := ""
 		if s.cfg.Feed != nil {
 			after = s.cfg.Feed.Last() // before the page reads
@@ -156,13 +161,23 @@ func (s *site) file(mux *http.ServeMux, pattern string, f func(http.ResponseWrit
 	}))
 }
 
-// maxForm bounds the body of a request: a note and a few names. A form with the result of a call, or with a value of a checkpoint and
-// what tells which of all its values were shown, is as large as a request of the API may be.
+// maxForm bounds the body of a request: a note and a few names. A form with a script, with the result of a call, or with a value of a
+// checkpoint and what tells which of all its values were shown, is as large as a request of the API may be.
 const maxForm = 64 << 10
 
 // limitBody refuses a larger body as it is read; fail says so.
 func limitBody(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+}
+
+// parseForm reads the form of a request. The error of one that cannot be read has nothing of what is in it: that of the library
+// quotes some.
+func parseForm(r *http.Request) error {
+	err := r.ParseForm()
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); err != nil && !tooLarge && r.Context().Err() == nil {
+		return refusef("the form cannot be read")
+	}
+	return err
 }
 
 // render writes a page. It is made as a whole first, so that a template that fails
@@ -234,6 +249,12 @@ func refusef(format string, args ...any) error {
 	return &refusedError{fmt.Sprintf(format, args...)}
 }
 
+// A partlyError says which of several things were not done, when Keep itself failed at one of them.
+type partlyError struct{ why string }
+
+// Error says which, and why.
+func (e *partlyError) Error() string { return e.why }
+
 // An errorText is what the page of an error shows.
 type errorText struct {
 	What string // in one line
@@ -249,6 +270,9 @@ type errorText struct {
 func statusOf(err error) (int, errorText) {
 	if f, ok := errors.AsType[*forbiddenError](err); ok {
 		return http.StatusForbidden, errorText{What: "You may not do this", Why: f.Error() + ".", Next: "Ask an admin for a token with that role."}
+	}
+	if e, ok := errors.AsType[*partlyError](err); ok {
+		return http.StatusInternalServerError, errorText{What: "Not all were answered", Why: e.Error() + ".", Next: "Look at those that are open still; the log of Keep says why it failed.", Link: "/inbox"}
 	}
 	if _, ok := errors.AsType[*refusedError](err); ok {
 		return http.StatusBadRequest, errorText{What: "The request is not valid", Why: err.Error() + ".", Next: "Go back and try again."}

@@ -68,21 +68,24 @@ type proposalData struct {
 	proposalRow
 	Diff    []view.DiffLine // of the script that it is made from and the newest one that was proposed; of a version, Diffs has it
 	Diffs   []versionFile   // the files of the version that differ
+	Entry   string          // that another file declares the workflow; empty: it is the same
 	Compare bool            // this host can say what the version would have done otherwise, and who looks may ask
 }
 
-// proposedFiles returns the files of a version that was proposed which differ from those that it replaces.
-func (s *site) proposedFiles(ctx context.Context, w keep.WorkflowName, number string) ([]versionFile, error) {
-	v, err := keep.ParseVersion(number)
+// proposedFiles adds the files of a version that was proposed which differ from those that it replaces.
+func (s *site) proposedFiles(ctx context.Context, d *proposalData) error {
+	v, err := keep.ParseVersion(*d.Version)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p, err := s.cfg.Store.Proposal(ctx, w, v)
+	p, err := s.cfg.Store.Proposal(ctx, d.Workflow, v)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	base, err := s.cfg.Store.Deployment(ctx, w, p.Over)
-	return changed(filesBetween(base.Sources(), p.Sources())), err
+	base, err := s.cfg.Store.Deployment(ctx, d.Workflow, p.Over)
+	d.Diffs = changed(filesBetween(base.Sources(), p.Sources()))
+	d.Entry = view.OtherEntry(base.Sources(), p.Sources(), base.Entry, p.Entry)
+	return err
 }
 
 // showProposal shows what was proposed, and for a repair what was tried.
@@ -94,7 +97,7 @@ func (s *site) showProposal(r *http.Request) (page, error) {
 	d := proposalData{proposalRow: proposalRowOf(shown)}
 	switch {
 	case d.Version != nil && d.BaseVersion != nil:
-		if d.Diffs, err = s.proposedFiles(r.Context(), d.Workflow, *d.Version); err != nil {
+		if err = s.proposedFiles(r.Context(), &d); err != nil {
 			return page{}, err
 		}
 	case d.Source != "" && d.BaseVersion != nil:

@@ -39,7 +39,7 @@ func (s *site) replay(r *http.Request) (page, error) {
 	if s.cfg.Replayer == nil {
 		return p, refusef("this host replays no runs")
 	}
-	if err := r.ParseForm(); err != nil { // else a script that is too large would be none
+	if err := parseForm(r); err != nil { // else a script that is too large would be none
 		return p, err
 	}
 	d := &replayData{Run: run}

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -140,15 +139,6 @@ func (s *site) secret(r *http.Request) (page, error) {
 	return page{Title: "Secret " + name, Section: "connections", Data: secretData{list.All[i], list}}, nil
 }
 
-// unread is the error of a form that cannot be read, without what is in it: that of the
-// library quotes some.
-func unread(err error) error {
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return err
-	}
-	return refusef("the form cannot be read")
-}
-
 // shown returns the secret that the page of the form showed; zero: there was none of that name, and is none. If another one is
 // there, it is neither replaced nor removed: the error is keep.ErrStale.
 func (s *site) shown(r *http.Request, name string) (is Secret, err error) {
@@ -173,8 +163,8 @@ func (s *site) setSecret(r *http.Request) (to, did string, err error) {
 	if s.cfg.Secrets == nil {
 		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
 	}
-	if err := r.ParseForm(); err != nil {
-		return "", "", unread(err)
+	if err := parseForm(r); err != nil {
+		return "", "", err
 	}
 	who, _ := access.From(r.Context())
 	name := strings.TrimSpace(r.PostForm.Get("name"))
@@ -197,8 +187,8 @@ func (s *site) removeSecret(r *http.Request) (to, did string, err error) {
 	if s.cfg.Secrets == nil {
 		return "", "", &keep.NotFoundError{What: "page", ID: cut(100, r.URL.Path)}
 	}
-	if err := r.ParseForm(); err != nil {
-		return "", "", unread(err)
+	if err := parseForm(r); err != nil {
+		return "", "", err
 	}
 	is, err := s.shown(r, r.PathValue("name"))
 	if err != nil {

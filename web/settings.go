@@ -131,7 +131,7 @@ func (s *site) issueToken(r *http.Request) (page, error) {
 	if s.cfg.Access == nil {
 		return p, &keep.NotFoundError{What: "page", ID: r.URL.Path}
 	}
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return p, err
 	}
 	c := keep.Credential{Kind: keep.CredentialToken, Name: strings.TrimSpace(r.PostForm.Get("name")), Role: r.PostForm.Get("role")}

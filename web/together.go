@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -143,6 +144,7 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 		return "/inbox/together/confirm?" + url.Values{"action": {string(d.Action)}, "note": {d.Note}, "id": ids}.Encode(), "", nil
 	}
 	var refused []string
+	failed := false
 	for _, id := range ids {
 		err := s.decideOne(r, keep.EscalationID(id), d)
 		if err == nil {
@@ -150,6 +152,7 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 		}
 		why := err.Error()
 		if status, t := statusOf(err); status == http.StatusInternalServerError {
+			failed = true
 			s.log.ErrorContext(r.Context(), "answer one of several questions", "question", id, "err", err)
 			why = t.What + ": " + strings.TrimSuffix(t.Why, ".")
 		}
@@ -157,7 +160,11 @@ func (s *site) decideTogether(r *http.Request) (to, did string, err error) {
 	}
 	// Those that were answered stay answered; the person reads which were not, and why.
 	if len(refused) > 0 {
-		return "", "", refusef("%d of %d were answered; these were not: %s", len(ids)-len(refused), len(ids), strings.Join(refused, "; "))
+		why := fmt.Sprintf("%d of %d were answered; these were not: %s", len(ids)-len(refused), len(ids), strings.Join(refused, "; "))
+		if failed {
+			return "", "", &partlyError{why}
+		}
+		return "", "", refusef("%s", why)
 	}
 	return "/inbox", "decided", nil
 }

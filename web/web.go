@@ -158,13 +158,13 @@ func (s *site) work(mux *http.ServeMux) {
 
 	s.show(mux, "GET /runs", "runs", s.runs)
 	s.show(mux, "GET /runs/{id}", "run", s.run)
-	s.showTo(mux, access.Author, "POST /runs/{id}/replay", "replay", s.replay)
+	s.showUpTo(mux, access.Author, access.MaxBody, "POST /runs/{id}/replay", "replay", s.replay)
 	s.file(mux, "GET /runs/{id}/prepared", s.preparedFile)
 
 	s.show(mux, "GET /workflows", "workflows", s.workflows)
 	s.show(mux, "GET /workflows/{name}", "workflow", s.workflow)
 	s.show(mux, "GET /workflows/{name}/versions/{version}", "version", s.version)
-	s.showTo(mux, access.Author, "POST /workflows/{name}/compare", "compare", s.compare)
+	s.showUpTo(mux, access.Author, access.MaxBody, "POST /workflows/{name}/compare", "compare", s.compare)
 	s.showTo(mux, access.Author, "GET /workflows/{name}/deploy", "deploy", s.deployForm)
 	s.showTo(mux, access.Author, "GET /deploy", "deploy", s.deployForm)
 	for _, pattern := range []string{"POST /workflows/{name}/deploy", "POST /deploy"} {

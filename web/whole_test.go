@@ -161,7 +161,7 @@ func TestSeveralAnswersThatFailAreLogged(t *testing.T) {
 	t.Cleanup(w.site.Close)
 	c := w.as("ada", access.Operator)
 	a := c.read(c.http.PostForm(w.site.URL+"/inbox/together", url.Values{"action": {"happened"}, "id": {"esc_0", "esc_1", "esc_2"}}))
-	a.want(t, http.StatusBadRequest, "2 of 3 were answered", "esc_1: Something went wrong: Keep could not read or write what this page needs")
+	a.want(t, http.StatusInternalServerError, "2 of 3 were answered", "esc_1: Something went wrong: Keep could not read or write what this page needs")
 	if strings.Contains(a.body, "the disk is full") {
 		t.Error("the page has the text of the failure")
 	}

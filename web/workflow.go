@@ -296,7 +296,7 @@ func (s *site) pause(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return "", "", err
 	}
 	note, err := noteOf(r.PostForm)
@@ -312,7 +312,7 @@ func (s *site) resume(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return "", "", err
 	}
 	if r.PostForm.Get("of") != noteMark(w.PauseNote) {
@@ -343,7 +343,7 @@ func (s *site) trigger(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := r.ParseForm(); err != nil {
+	if err := parseForm(r); err != nil {
 		return "", "", err
 	}
 	d, err := s.cfg.Store.Deployment(r.Context(), w.Name, w.Version)

@@ -187,7 +187,7 @@ func Expect(c keep.Commit) (*Snapshot, ReadSet) {
 				s.AddEvent(&Event{EventKey: key, Status: keep.EventPending, Attempt: c.Attempt(i)})
 			}
 		case keep.PutHandler:
-			if n.asks { // whoever asks a handler for a run must know that there is one
+			if n.asks || c.Over != nil { // whoever asks a handler for a run must know that there is one
 				r.add(c)
 				continue
 			}

@@ -398,7 +398,7 @@ func (d *decision) putHandler(c keep.PutHandler) error {
 	if requested.UnixMilli() <= c.Served.UnixMilli() {
 		requested = time.Time{}
 	}
-	h.HandlerState, h.RequestedAt = c.State, requested
+	h.HandlerState, h.RequestedAt = c.Merged(h.HandlerState), requested
 	plan(&d.p.Handlers, h, &h.Row)
 	return nil
 }

@@ -223,7 +223,7 @@ func doubt(m keep.Mutation, since time.Time) Wait {
 	} else if AsksForAccount(m.Error) {
 		w.Kind, w.Until = WaitsForAccount, time.Time{}
 		w.Why = "it is not known whether " + w.Call + " happened, and " + sentence(m.Error)
-	} else if AsksForUser(m.Error) || ledger.AsksForTool(m.Error) {
+	} else if AsksForUser(m.Error) || AsksForTool(m.Error) {
 		w.Kind, w.Until = WaitsForPerson, time.Time{}
 		w.Why = "it is not known whether " + w.Call + " happened, and " + sentence(m.Error)
 	} else if !w.Until.IsZero() {

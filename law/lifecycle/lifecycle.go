@@ -167,6 +167,10 @@ func AsksForAccount(f *keep.Failure) bool { return ledger.AsksForAccount(f) }
 // for all calls in doubt that it is about.
 func AsksForUser(f *keep.Failure) bool { return ledger.AsksForUser(f) }
 
+// AsksForTool reports whether a failure is about a tool that its server changed. That question is one for all calls in
+// doubt of the tool, too.
+func AsksForTool(f *keep.Failure) bool { return ledger.AsksForTool(f) }
+
 // Reconnected returns r as it continues because an account that it waited for is another
 // one than it was.
 func Reconnected(r keep.Run, now time.Time) keep.Run {

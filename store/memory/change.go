@@ -48,7 +48,7 @@ func (t *tx) apply(change keep.Change) error {
 	case keep.IfKV:
 		return t.ifKV(c)
 	case keep.PutHandler:
-		return t.putHandler(copyHandlerState(c.State), clean(c.Served))
+		return t.putHandler(c)
 	case keep.RequestRun:
 		return t.requestRun(c.Handler)
 	case keep.LookAgain:

@@ -58,8 +58,9 @@ func (t *tx) setPaused(c keep.SetPaused) error {
 }
 
 // putHandler writes a state, and clears a request that was made at or before
-// served.
-func (t *tx) putHandler(h keep.HandlerState, served time.Time) error {
+// Served.
+func (t *tx) putHandler(c keep.PutHandler) error {
+	h, served := c.State, clean(c.Served)
 	if err := t.own("handler", h.Handler, h.Workflow); err != nil {
 		return err
 	}
@@ -67,6 +68,7 @@ func (t *tx) putHandler(h keep.HandlerState, served time.Time) error {
 		return fmt.Errorf("handler %q: unknown kind %q", h.Handler, h.Kind)
 	}
 	key := handlerKey{h.Workflow, h.Handler}
+	h = copyHandlerState(c.Merged(t.s.handlers[key]))
 	h.RequestedAt = t.s.handlers[key].RequestedAt
 	if !h.RequestedAt.After(served) {
 		h.RequestedAt = time.Time{}

@@ -129,6 +129,26 @@ var workflowPromises = []promise{
 		w.commit("w", keep.PutHandler{State: h, Served: w.at.Add(time.Hour)})
 		expect("served later", time.Time{})
 	}},
+	{"a handler state is made from one that was read", func(w *world) {
+		at := kept(oddTime)
+		was := keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Consumer, IdleSeq: 5, WakeAt: at, LastRun: "run_1", LastAt: at}
+		now := keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Consumer, IdleSeq: 7, WakeAt: at.Add(time.Hour), NextAt: at.Add(time.Minute), LastRun: "run_2", LastAt: at.Add(time.Second)}
+		made := was
+		made.IdleSeq = 0
+		for _, c := range []struct {
+			what string
+			put  keep.PutHandler
+			want keep.HandlerState
+		}{
+			{"nothing but what it looks at", keep.PutHandler{State: made, Over: &was}, keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Consumer, WakeAt: now.WakeAt, NextAt: now.NextAt, LastRun: now.LastRun, LastAt: now.LastAt}},
+			{"what is made from nothing", keep.PutHandler{State: made}, made},
+			{"another kind", keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Job, NextAt: at}, Over: new(keep.HandlerState)}, keep.HandlerState{Workflow: "w", Handler: "h", Kind: keep.Job, NextAt: at}},
+		} {
+			w.commit("w", keep.PutHandler{State: now})
+			w.commit("w", c.put)
+			w.same(c.what, get[[]keep.HandlerState](w)(w.Handlers(w.ctx, "w")), []keep.HandlerState{c.want})
+		}
+	}},
 	{"a run is not requested while one is open", func(w *world) {
 		w.refuse("w", notFound("handler", "h"), keep.RequestRun{Handler: "h"})
 		w.refuse("w", notFound("handler", "h"), keep.LookAgain{Handler: "h"})
