@@ -208,7 +208,7 @@ func (c *exchange) readBody() *Problem {
 	c.bodyRead = true
 	limit := c.rt.BodyLimit
 	if c.r.ContentLength > limit {
-		c.w.Header().Set("Connection", "close") // what follows is not read
+		c.endReading()
 		return tooLarge(limit)
 	}
 	if c.r.Body != nil && c.r.Body != http.NoBody {

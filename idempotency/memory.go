@@ -31,12 +31,18 @@ func (c *exchange) release(n int64) {
 	c.memory.Shrink(n)
 }
 
-// busy is the refusal of a request that does not fit into memory. What follows of it is
-// not read.
+// busy is the refusal of a request that does not fit into memory.
 func (c *exchange) busy() *Problem {
-	c.w.Header().Set("Connection", "close")
+	c.endReading()
 	return &Problem{Kind: KindBusy, Status: http.StatusServiceUnavailable, RetryAfter: time.Second,
 		Detail: "Too many requests are under way. This one was not executed; send it again with the same key."}
+}
+
+// endReading ends the connection after the answer. What follows of the request is not read, by the server neither, which would
+// wait for a bit of the rest.
+func (c *exchange) endReading() {
+	c.w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Unix(1, 0)) // it has passed; not on every connection
 }
 
 // perRequest is how many bytes a request counts for beside its body. It bounds how many requests have what another one needs.

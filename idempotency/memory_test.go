@@ -2,8 +2,10 @@ package idempotency_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // What waits for a client to read it is bounded, in bytes and in time.
@@ -265,5 +268,33 @@ func heldRealConnections(t *testing.T) {
 		if got := w.record("k").State; got != key.Done || resp.StatusCode != 200 {
 			t.Errorf("h2 %t: %d, and the key is %q", h2, resp.StatusCode, got)
 		}
+	}
+}
+
+// A request that is refused before it was read ends its connection, also while a part of it that the server would read is still to come.
+func TestRefusedBodiesEndTheConnection(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]idempotency.Config{
+		"503 Service Unavailable":      {Memory: 64 << 10},
+		"413 Request Entity Too Large": rule(idempotency.Rule{BodyLimit: 64 << 10}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.BodySilence, cfg.BodyTimeout = time.Hour, time.Hour
+			g, err := idempotency.New(new(memory.Keys), cfg)
+			must(t, err)
+			srv := httptest.NewServer(g.Handler(http.NotFoundHandler()))
+			defer srv.CloseClientConnections()
+			conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+			must(t, err)
+			defer conn.Close()
+			_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k\r\nContent-Length: %d\r\n\r\n%s", 100<<10, strings.Repeat("x", 65<<10))
+			must(t, err)
+			must(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+			said, err := io.ReadAll(conn)
+			if !strings.Contains(string(said), name) || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%v, and it says %q; want the end of the connection", err, said)
+			}
+		})
 	}
 }

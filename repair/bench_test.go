@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/repair"
@@ -153,6 +154,37 @@ func TestNotRecorded(t *testing.T) {
 	b.Comparer = repair.Recorded{Store: w.db, Connections: b.Connections, MaxRuns: 1}
 	if got, err := b.Try(t.Context(), w.base, w.failed, caseOf(t, "falls-back").source); err != nil || got.Verdict != law.Inconclusive {
 		t.Errorf("with more runs than are gone through: %s %q, %v; want inconclusive", got.Verdict, got.Reasons, err)
+	}
+}
+
+// spy notes what another one says.
+type spy struct {
+	repair.Comparer
+	said law.Comparison
+}
+
+func (s *spy) Compare(ctx context.Context, base keep.Deployment, script engine.Script, d keep.Definition, failed keep.Run) (law.Comparison, error) {
+	var err error
+	s.said, err = s.Comparer.Compare(ctx, base, script, d, failed)
+	return s.said, err
+}
+
+// What is recorded of the run that failed shows that it would have another order key, also where the texts of the scripts did not.
+func TestOrderKeyOfTheRunThatFailed(t *testing.T) {
+	const ordered = "testdata/corpus/ordered"
+	w, texts := newWorld(t, ordered), textsOf(t, ordered)
+	for name, want := range map[string]bool{"key-of-the-one-that-failed.case": true, "falls-back.case": false} {
+		b, seen := *w.bench, &spy{Comparer: w.bench.Comparer}
+		b.Comparer = seen
+		if _, err := b.Try(t.Context(), w.base, w.failed, parseCase(t, name, texts[name], texts["base.js"]).source); err != nil {
+			t.Fatal(err)
+		}
+		says := slices.ContainsFunc(seen.said.Differ, func(d string) bool {
+			return strings.HasPrefix(d, string(w.failed.ID)+",") && strings.Contains(d, "another order key")
+		})
+		if says != want {
+			t.Errorf("%s: it differs by %q", name, seen.said.Differ)
+		}
 	}
 }
 

@@ -87,9 +87,9 @@ func TestScriptThatIsTooLargeIsNotLeftOut(t *testing.T) {
 	run := keep.Run{ID: "run_again", Chain: "run_again", Workflow: "counter", Version: w.version("counter").Version, Handler: "take", Kind: keep.Consumer,
 		Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true, CreatedAt: now, UpdatedAt: now}
 	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: run}}}))
-	large, author := strings.Repeat("// a long script\n", 6000), w.as("anna", access.Author)
+	large, author := strings.Repeat("/", access.MaxBody), w.as("anna", access.Author)
 	for _, path := range []string{"/runs/run_again/replay", "/workflows/counter/compare"} {
-		author.post(path, "source", large, "from", "1.0", "version", "1.0").want(t, http.StatusBadRequest, "the form has more than 65536 bytes")
+		author.post(path, "source", large, "from", "1.0", "version", "1.0").want(t, http.StatusBadRequest, fmt.Sprintf("the form has more than %d bytes", access.MaxBody))
 	}
 	if len(w.replays.asked)+len(w.replays.compared) > 0 {
 		t.Errorf("gone through without the script: %+v, %+v", w.replays.asked, w.replays.compared)

@@ -250,7 +250,7 @@ var boundsBreaks = []Break{
 	{"repair-with-another-key", "one-at-a-time", "law/repair/judge.go",
 		`e.Compared.Differ...), e.Rekeyed...)`, `e.Compared.Differ...), e.Rekeyed[:0]...)`, "./law/repair -run TestJudge"},
 	{"repair-with-another-key-of-the-one-that-failed", "one-at-a-time", "repair/compare.go",
-		`if run.OtherKey() {`, `if false {`, "./repair -run TestCorpus$"},
+		`if run.OtherKey() {`, `if false {`, "./repair -run TestOrderKeyOfTheRunThatFailed"},
 	{"repair-looks-at-no-key", "one-at-a-time", "repair/bench.go",
 		`if h.Key != "" {`, `if false {`, "./repair -run TestCorpus$"},
 	{"repair-calls-elsewhere", "permitted", "law/repair/judge.go",

@@ -40,6 +40,8 @@ var edgesBreaks = []Break{
 		`next := int64(max(firstPart, 2*cap(buf)))`, `next := max(firstPart, int64(2*cap(buf)), size)`, "./idempotency/proxy -run TestHalfBodies"},
 	{"place-that-grew-stays-where-it-was", "bounded", "internal/room/group.go",
 		`heap.Fix(g.in, g.at)`, `_ = heap.Fix`, "./internal/room"},
+	{"who-is-refused-for-room-stays-connected", "bounded", "idempotency/memory.go",
+		`SetReadDeadline(time.Unix(1, 0))`, `SetReadDeadline(time.Time{})`, "./idempotency -run TestRefusedBodiesEndTheConnection"},
 	{"tiny-halves-are-without-number", "bounded", "idempotency/memory.go",
 		`const perRequest = 1 << 10`, `const perRequest = 2`, "./idempotency/proxy -run TestTinyHalves -timeout 20s"},
 	{"half-a-body-keeps-its-memory", "bounded", "internal/room/room.go",

@@ -77,8 +77,12 @@ for (const l of lines) {
 			case tt.reaches > 1:
 				want = repair.Inconclusive
 			}
-			if v, why := repair.Judge(e); v != want {
+			v, why := repair.Judge(e)
+			if v != want {
 				t.Errorf("Judge: %s %q, want %s", v, why, want)
+			}
+			if counts := strings.Contains(strings.Join(why, "|"), "it names ctx, or what it has,"); counts != (want == repair.Inconclusive) {
+				t.Errorf("Judge: %q, which says how often ctx is named: %t", why, counts)
 			}
 		})
 	}
