@@ -21,6 +21,8 @@ func TestLate(t *testing.T) {
 		return &view.Run{Run: r, Wait: lifecycle.WaitOf(r, keep.Mutation{})}
 	}
 	limited := &keep.Failure{Class: keep.ClassTransient, Code: keep.CodeLimit, Tool: "chat.post", Message: "the limit of chat, 60/min", RetryAfter: time.Millisecond}
+	slower := *limited
+	slower.RetryAfter = 10 * time.Second // as it was when it asked
 	failed := &keep.Failure{Class: keep.ClassTransient, Code: "http-503", Tool: "chat.post", Message: "503"}
 	due := []keep.HandlerState{{Handler: "p", Kind: keep.Producer, NextAt: ago(2 * time.Minute)}}
 	for name, c := range map[string]struct {
@@ -33,6 +35,7 @@ func TestLate(t *testing.T) {
 		"a producer":                     {want: "p"},
 		"a producer that is paused":      {paused: true},
 		"in line for a limit":            {open: []*view.Run{run(keep.StatusActive, keep.WorkflowLane, time.Time{}, ago(time.Hour), limited)}},
+		"in line until a time":           {open: []*view.Run{run(keep.StatusActive, keep.WorkflowLane, time.Time{}, ago(time.Hour), &slower)}},
 		"an attempt":                     {open: []*view.Run{run(keep.StatusTransient, keep.WorkflowLane, ago(2*time.Minute), ago(time.Hour), failed)}, want: "run_1"},
 		"an attempt that is due":         {open: []*view.Run{run(keep.StatusTransient, keep.WorkflowLane, ago(time.Second), ago(time.Hour), failed)}},
 		"held up, and polls":             {on: keep.BlockedPoll, open: []*view.Run{run(keep.StatusLogic, keep.WorkflowLane, time.Time{}, ago(time.Hour), failed)}, want: "p"},
