@@ -287,15 +287,7 @@ const (
 // worksInTx is what a handler does that has a transaction.
 func (p *keyProcess) worksInTx(e *execution, rw http.ResponseWriter, r *http.Request, before, after time.Duration) {
 	w := p.w
-	defer func() {
-		w.mu.Lock()
-		e.over = true
-		if e.nothing() && !p.gone.Load() {
-			e.of.as(p.file.stable).held = false
-		}
-		w.mu.Unlock()
-		p.at("after a handler")
-	}()
+	defer p.ends(e)
 	w.mu.Lock()
 	bare := !idempotency.Guarded(r.Context())
 	e.fenced, e.bare = !bare, bare

@@ -104,15 +104,7 @@ func (p *keyProcess) handler(rw http.ResponseWriter, r *http.Request) {
 		p.worksInTx(e, rw, r, before, after)
 		return
 	}
-	defer func() {
-		w.mu.Lock()
-		e.over = true
-		if e.nothing() && !p.gone.Load() {
-			e.of.as(p.file.stable).held = false
-		}
-		w.mu.Unlock()
-		p.at("after a handler")
-	}()
+	defer p.ends(e)
 	effect := slices.Contains([]string{makes, failsAfter, cutAfter, panicAfter, doubtAfter, streams}, e.how)
 	switch {
 	case effect && remote:
@@ -323,4 +315,16 @@ func (w *keyWorld) record(ctx context.Context, reference string) key.Record {
 		w.t.Fatal(err)
 	}
 	return rec
+}
+
+// ends notes that the process is over with an execution.
+func (p *keyProcess) ends(e *execution) {
+	w := p.w
+	w.mu.Lock()
+	e.over = true
+	if e.nothing() && !p.gone.Load() {
+		e.of.as(p.file.stable).held = false
+	}
+	w.mu.Unlock()
+	p.at("after a handler")
 }

@@ -3,7 +3,6 @@ package web_test
 import (
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
-	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
-	"github.com/keep-run/keep/web"
 )
 
 // Nothing is approved from a list that hides part of it; the question's page shows up
@@ -47,21 +44,7 @@ func TestApprovalIsSeenWhole(t *testing.T) {
 // follows nothing.
 func pagesWith(t *testing.T, db *memory.Store) func(method, path string, form url.Values) answer {
 	t.Helper()
-	actor, err := operator.New(db, operator.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages, err := web.New(web.Config{Store: db, Actor: actor})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(method, path string, form url.Values) answer {
-		r := httptest.NewRequestWithContext(access.With(t.Context(), access.Identity{Name: "ada", Role: access.Operator}), method, path, strings.NewReader(form.Encode()))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		rec := httptest.NewRecorder()
-		pages.ServeHTTP(rec, r)
-		return answer{rec.Code, rec.Header(), path, rec.Body.String()}
-	}
+	return pagesAs(t, db, access.Operator)
 }
 
 // A call that another run made already: the question shows both, its safe answer is the

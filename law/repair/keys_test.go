@@ -30,10 +30,7 @@ export function clean(text) {
 }
 `
 	keys := map[keep.HandlerName]string{"pay": "(event) => by(event.payload)", "send": "(event) => event.payload.limit"}
-	for _, tt := range []struct {
-		name, old, now string
-		want           int
-	}{
+	rebase(t, script, keys, []rebasing{
 		{"nothing", "", "", 0},
 		{"a remark", "// of spaces", "", 0},
 		{"the work", "mail.amount > limit", "mail.amount >= limit", 0},
@@ -44,11 +41,7 @@ export function clean(text) {
 		{"what that calls", "text.trim()", "text", 1},
 		{"where that is from", "clean as tidy", "dirty as tidy", 1},
 		{"a function in its place", "const limit", "const by = (mail) => mail.owner;\nconst limit", 1},
-	} {
-		if got := repair.Rebased(script, strings.Replace(script, tt.old, tt.now, 1), keys); len(got) != tt.want {
-			t.Errorf("%s: %q, want %d sentences", tt.name, got, tt.want)
-		}
-	}
+	})
 }
 
 // TestRebasedRenamed: a bundle has another name for what two files declare, and for what a file exports without a name.
@@ -64,15 +57,23 @@ export function pay(ctx) {}
 export default (event) => event.owner;
 `
 	keys := map[keep.HandlerName]string{"pay": "(event) => normal2(event.payload)", "send": "(event) => keys_default(event)"}
-	for _, tt := range []struct {
-		name, old, now string
-		want           int
-	}{
+	rebase(t, script, keys, []rebasing{
 		{"nothing", "", "", 0},
 		{"the work", "async (ctx) => {}", "async (ctx) => { await 0 }", 0},
 		{"what another file declares, too", ".toLowerCase()", ".toUpperCase()", 1},
 		{"what a file exports", "event.owner", "event.payer", 1},
-	} {
+	})
+}
+
+// A rebasing is a change of a script, and how many sentences say that a key is another one.
+type rebasing struct {
+	name, old, now string
+	want           int
+}
+
+func rebase(t *testing.T, script string, keys map[keep.HandlerName]string, changes []rebasing) {
+	t.Helper()
+	for _, tt := range changes {
 		if got := repair.Rebased(script, strings.Replace(script, tt.old, tt.now, 1), keys); len(got) != tt.want {
 			t.Errorf("%s: %q, want %d sentences", tt.name, got, tt.want)
 		}
