@@ -66,19 +66,28 @@ func TestDiskFullUntilTheTimeIsOver(t *testing.T) {
 }
 
 // A full disk when the command starts is an error, not a hang, and not a lost
-// database.
+// database, whether there is one already or not.
 func TestDiskFullAtTheStart(t *testing.T) {
 	t.Parallel()
-	p := newProject(t, "a1")
-	disk := p.smallDisk()
-	disk.fill()
-	h := p.start()
-	h.wait(exitUnreachable)
-	if !strings.Contains(h.printed(), fullDisk) {
-		t.Errorf("keep run printed %q, want %q in it", h.printed(), fullDisk)
+	for name, before := range map[string]bool{"no database": false, "a database": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProject(t, "a1")
+			disk := p.smallDisk()
+			if before {
+				p.finish()
+				p.must(os.RemoveAll(p.db + "-shm")) // as after a copy, or a start of the machine
+			}
+			disk.fill()
+			h := p.start()
+			h.wait(exitUnreachable)
+			if !strings.Contains(h.printed(), fullDisk) {
+				t.Errorf("keep run printed %q, want %q in it", h.printed(), fullDisk)
+			}
+			disk.makeSpace()
+			p.finish()
+		})
 	}
-	disk.makeSpace()
-	p.finish()
 }
 
 // exitUnreachable is the status when the database cannot be opened.

@@ -214,23 +214,43 @@ func isUnfinished(err error) bool {
 // isFull reports whether err says that the disk is full.
 func isFull(err error) bool {
 	var e *sqlite.Error
-	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return errors.As(err, &e) && noRoom(e) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// named returns err with what to do, if the disk is full (then it is keep.ErrDiskFull) or the file is
-// damaged. Path is the database.
+// noRoom reports whether SQLite could not make a file longer. Of the file that the processes share, which it makes when the
+// database is opened, it has another word than of the database.
+func noRoom(e *sqlite.Error) bool {
+	return e.Code()&0xff == sqlite3.SQLITE_FULL || e.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
+}
+
+// A namedError says what to do about an error of SQLite.
+type namedError struct{ error }
+
+func (e namedError) Unwrap() error { return e.error }
+
+// named returns err with what to do, if the disk is full (then it is keep.ErrDiskFull) or fails, or the file is
+// damaged or cannot be opened. Path is the database.
 func named(err error, path string) error {
 	var e *sqlite.Error
-	if !errors.As(err, &e) || errors.Is(err, keep.ErrDiskFull) { // which was named already
+	if !errors.As(err, &e) {
 		return err
 	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("%w; what is recorded is safe; make space where %s is: a host then continues by itself, any other command is given again (%w)", keep.ErrDiskFull, path, err)
-	case sqlite3.SQLITE_CORRUPT:
-		return fmt.Errorf("%s is damaged; keep a copy of it, and restore a backup as keep db restored --help says (%w)", path, err)
+	if _, is := errors.AsType[namedError](err); is {
+		return err
 	}
-	return err
+	switch code := e.Code() & 0xff; {
+	case noRoom(e):
+		err = fmt.Errorf("%w; what is recorded is safe; make space where %s is: a host then continues by itself, any other command is given again (%w)", keep.ErrDiskFull, path, err)
+	case code == sqlite3.SQLITE_CORRUPT:
+		err = fmt.Errorf("%s is damaged; keep a copy of it, and restore a backup as keep db restored --help says (%w)", path, err)
+	case code == sqlite3.SQLITE_IOERR:
+		err = fmt.Errorf("the disk of %s does not read or write; look at it, and at what its system says of it (%w)", path, err)
+	case code == sqlite3.SQLITE_CANTOPEN:
+		err = fmt.Errorf("%s or a file beside it cannot be opened; look at the rights of its folder, and at how many files a process may open, ulimit -n (%w)", path, err)
+	default:
+		return err
+	}
+	return namedError{err}
 }
 
 // ofDatabase reports whether err came from SQLite and is about the state of the

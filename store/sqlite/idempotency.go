@@ -32,7 +32,7 @@ const keyColumns = `id, version, alias, host, key, caller, method, path, fingerp
 func (k *Keys) Read(ctx context.Context, id key.ID) (key.Record, error) {
 	stmt, err := k.db.prepare(ctx, `SELECT `+keyColumns+`, header, body FROM idempotency_key WHERE id = ?`)
 	if err != nil {
-		return key.Record{}, fmt.Errorf("read %s: %w", id, err)
+		return key.Record{}, fmt.Errorf("read %s: %w", id, k.db.named(err))
 	}
 	var r key.Record
 	var header, body []byte
@@ -41,7 +41,7 @@ func (k *Keys) Read(ctx context.Context, id key.ID) (key.Record, error) {
 		return key.Record{}, nil
 	}
 	if err != nil {
-		return key.Record{}, fmt.Errorf("read %s: %w", id, err)
+		return key.Record{}, fmt.Errorf("read %s: %w", id, k.db.named(err))
 	}
 	r.Answer.Header, r.Answer.Body = header, body
 	return r, nil

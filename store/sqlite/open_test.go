@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store/sqlite"
 )
 
@@ -267,6 +268,53 @@ func TestACorruptedFileIsReportedNotTrusted(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("Check found nothing wrong with a damaged file")
+	}
+}
+
+// Who reads a damaged table is told what to do, whatever reads it.
+func TestADamagedFileSaysWhatToDo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	db := openDB(t, path, sqlite.Config{Host: true})
+	l := newLoad(0)
+	must(t, db.Commit(t.Context(), l.Deploy()))
+	must(t, l.Run(t.Context(), db))
+	must(t, db.Close())
+	damage(t, path, "run", "idempotency_key")
+	db = openDB(t, path, sqlite.Config{ReadOnly: true})
+	_, _, runs := db.Runs(t.Context(), keep.RunFilter{}, keep.Page{Limit: 10})
+	_, _, some := db.Runs(t.Context(), keep.RunFilter{Text: "something"}, keep.Page{Limit: 10})
+	_, count := db.CountRuns(t.Context(), keep.RunFilter{})
+	_, one := db.Run(t.Context(), "run_1")
+	_, kept := db.Keys().Read(t.Context(), key.ID{1})
+	for what, err := range map[string]error{"Runs": runs, "Runs with a text": some, "CountRuns": count, "Run": one, "Keys.Read": kept} {
+		if err == nil || strings.Count(err.Error(), path+" is damaged; keep a copy of it") != 1 {
+			t.Errorf("%s: %v, want what to do about a damaged file", what, err)
+		}
+	}
+}
+
+// damage overwrites the first page of each table, and of its indexes.
+func damage(t *testing.T, path string, tables ...string) {
+	t.Helper()
+	file, err := sql.Open("sqlite", path)
+	must(t, err)
+	defer file.Close()
+	for _, table := range tables {
+		rows, err := file.QueryContext(t.Context(), "SELECT rootpage FROM sqlite_master WHERE tbl_name = ? AND rootpage > 0", table)
+		must(t, err)
+		var roots []int64
+		for rows.Next() {
+			roots = append(roots, 0)
+			must(t, rows.Scan(&roots[len(roots)-1]))
+		}
+		must(t, errors.Join(rows.Err(), rows.Close()))
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		must(t, err)
+		for _, root := range roots {
+			_, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 4096), (root-1)*4096)
+			must(t, err)
+		}
+		must(t, f.Close())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // A source runs queries: a DB, each in a snapshot of its own, or a view.
 type source interface {
 	prepare(ctx context.Context, text string) (*sql.Stmt, error)
+	named(err error) error
 }
 
 // A view is one snapshot for several queries.
@@ -27,10 +28,10 @@ func (db *DB) snapshot(ctx context.Context, f func(*view) error) error {
 	}
 	tx, err := db.read.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return db.named(err)
 	}
 	v := &view{db: db, tx: tx}
-	err = f(v)
+	err = db.named(f(v))
 	_ = tx.Rollback() // nothing was written
 	for _, text := range v.fresh {
 		if _, prepErr := db.prepare(ctx, text); prepErr != nil {
@@ -39,6 +40,11 @@ func (db *DB) snapshot(ctx context.Context, f func(*view) error) error {
 	}
 	return err
 }
+
+func (v *view) named(err error) error { return v.db.named(err) }
+
+// named returns err with what to do, if it is of the file or its disk.
+func (db *DB) named(err error) error { return named(err, db.path) }
 
 // prepare returns the pool's statement, bound to the view's connection. One that
 // the pool does not know yet is prepared on that connection alone: to ask the
@@ -75,9 +81,9 @@ func (db *DB) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 func (db *DB) row(ctx context.Context, text string, args []any, dest ...any) error {
 	stmt, err := db.prepare(ctx, text)
 	if err != nil {
-		return err
+		return db.named(err)
 	}
-	return stmt.QueryRowContext(ctx, args...).Scan(dest...)
+	return db.named(stmt.QueryRowContext(ctx, args...).Scan(dest...))
 }
 
 // A scanner is a row that was found.
@@ -92,7 +98,8 @@ type wider struct {
 func (w wider) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
 
 // rows returns what a query finds.
-func rows[T any](ctx context.Context, src source, scan func(scanner) (T, error), text string, args ...any) ([]T, error) {
+func rows[T any](ctx context.Context, src source, scan func(scanner) (T, error), text string, args ...any) (list []T, err error) {
+	defer func() { err = src.named(err) }()
 	stmt, err := src.prepare(ctx, text)
 	if err != nil {
 		return nil, err
@@ -102,7 +109,6 @@ func rows[T any](ctx context.Context, src source, scan func(scanner) (T, error),
 		return nil, err
 	}
 	defer found.Close()
-	var list []T
 	for found.Next() {
 		v, err := scan(found)
 		if err != nil {
