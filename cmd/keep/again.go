@@ -1,13 +1,13 @@
 package main
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/keep-run/keep/cmd/keep/internal/database"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
@@ -17,7 +17,7 @@ func confirmation(cmd *cobra.Command, words []string, more ...string) string {
 	line := append([]string{cmd.CommandPath()}, words...)
 	line = append(line, more...)
 	for i, word := range line[1:] {
-		line[i+1] = shellWord(word)
+		line[i+1] = shell.Word(word)
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch value := f.Value.String(); {
@@ -27,18 +27,8 @@ func confirmation(cmd *cobra.Command, words []string, more ...string) string {
 		case f.Name == "db" && database.IsPostgres(value): // it may hold a password
 			line = append(line, "--db ADDRESS")
 		default:
-			line = append(line, "--"+f.Name+" "+shellWord(value))
+			line = append(line, "--"+f.Name+" "+shell.Word(value))
 		}
 	})
 	return terminal.Clean(strings.Join(line, " "))
-}
-
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
-
-// shellWord returns a word as a POSIX shell takes it.
-func shellWord(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

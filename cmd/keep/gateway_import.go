@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/pair"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/internal/regular"
 )
 
@@ -382,6 +383,6 @@ Codex:        codex mcp add keep -- %[1]s
 Claude Desktop, Cursor, Windsurf and others that have a file with mcpServers:
 
 %[2]s
-`, shellWord(self)+" gateway --config "+shellWord(file), text)
+`, shell.Word(self)+" gateway --config "+shell.Word(file), text)
 	return nil
 }

@@ -116,7 +116,7 @@ func describe(file string) (d description, err error) {
 	}
 	d = both.description
 	d.target = both.Target
-	d.target.Restart, d.target.StoreDown, d.target.StoreUp = shell(d.Restart), shell(d.StoreDown), shell(d.StoreUp)
+	d.target.Restart, d.target.StoreDown, d.target.StoreUp = inShell(d.Restart), inShell(d.StoreDown), inShell(d.StoreUp)
 	d.target.Lease = time.Duration(d.Lease)
 	return d, nil
 }
@@ -132,9 +132,9 @@ func unknownKeys(err *toml.StrictMissingError) string {
 	return strings.Join(list, "; ")
 }
 
-// shell returns a function that runs a command of the description; nil for none.
+// inShell returns a function that runs a command of the description; nil for none.
 // Processes that the command leaves behind must not keep its output open.
-func shell(command string) func(context.Context) error {
+func inShell(command string) func(context.Context) error {
 	if command == "" {
 		return nil
 	}

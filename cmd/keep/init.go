@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/internal/regular"
 )
@@ -84,7 +85,7 @@ func (a *app) initProject(dir string) error {
 	}
 	next := "keep dev ."
 	if filepath.Clean(dir) != "." {
-		next = "cd " + terminal.Clean(shellWord(dir)) + " && " + next
+		next = "cd " + terminal.Clean(shell.Word(dir)) + " && " + next
 	}
 	fmt.Fprintf(a.Err, "Next: %s\n", next)
 	return nil

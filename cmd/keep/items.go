@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/view"
@@ -90,7 +91,7 @@ func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 		return err
 	}
 	if behind {
-		s.Add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, terminal.Clean(shellWord(it.ID)))
+		s.Add("left behind", "every job has run to its end since, and none came to this item;\nif none will, leave it: keep items skip %s %s", it.Workflow, terminal.Clean(shell.Word(it.ID)))
 	}
 	attempts := make(map[int][]string)
 	for _, m := range ms {

@@ -96,18 +96,30 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// The list of directories is separated by blanks, of every kind: a name with one would be two.
-func TestTrustHasNoBlanks(t *testing.T) {
+// The list has a directory on each line: one with blanks is trusted, and nothing that is a part of it, and one that would be two lines is refused.
+// The command that is shown takes it as one.
+func TestTrustInBlanks(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	for _, name := range []string{"a b", "a\u00a0b", "a\rb", "a\u2028b"} {
+	for name, refused := range map[string]bool{"a b": false, "a\u00a0b": false, "a\u2028b": false, "it's": false, "a\rb": true, "a\nb": true, "a\r": true} {
 		dir := filepath.Join(t.TempDir(), name)
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
+		file := filepath.Join(dir, config.Name)
+		for _, err := range []error{os.Mkdir(dir, 0o700), os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o666)} {
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := trust.Add(dir); err == nil {
-			all, err := trust.List()
-			t.Errorf("%q is trusted, as %q (%v)", dir, all, err)
+		command := "keep trust '" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+		if err := trust.Check(file); err == nil || !strings.HasSuffix(err.Error(), command) {
+			t.Errorf("%q: %v, want the command %s", dir, err, command)
 		}
+		_, err := trust.Add(dir)
+		if (err != nil) != refused || (trust.Check(file) != nil) != refused {
+			t.Errorf("%q is allowed: %v, and trusted: %v, want it to be refused: %t", dir, err, trust.Check(file), refused)
+		}
+	}
+	all, err := trust.List()
+	if err != nil || len(all) != 4 {
+		t.Errorf("the list has %q (%v), want the four that were allowed", all, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/script/workflow"
@@ -118,7 +119,7 @@ func (a *app) warnOfOrphans(ctx context.Context, c *api.Client, s project.Script
 			fmt.Fprintf(a.Err, "  %s  %s\n", terminal.Clean(it.ID), it.Status)
 		}
 		if it.Status != keep.ItemDone && it.Status != keep.ItemSkipped && len(left) < shown {
-			left = append(left, terminal.Clean(shellWord(it.ID)))
+			left = append(left, terminal.Clean(shell.Word(it.ID)))
 		}
 	}
 	if len(items) > shown {

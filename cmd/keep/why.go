@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 )
 
@@ -65,7 +66,7 @@ func (a *app) printWhy(w api.Why) error {
 		s.Add("input", "keep inputs show %s", id)
 	}
 	for _, e := range w.Events {
-		s.Add("event", "keep events show %s %s %s", w.Workflow, e.Topic, terminal.Clean(shellWord(string(e.MessageID))))
+		s.Add("event", "keep events show %s %s %s", w.Workflow, e.Topic, terminal.Clean(shell.Word(string(e.MessageID))))
 	}
 	for _, id := range w.Runs {
 		s.Add("run", "keep runs show %s", id)

@@ -229,7 +229,7 @@ type namedError struct{ error }
 func (e namedError) Unwrap() error { return e.error }
 
 // named returns err with what to do, if the disk is full (then it is keep.ErrDiskFull) or fails, or the file is
-// damaged or cannot be opened. Path is the database.
+// damaged, read-only or cannot be opened. Path is the database.
 func named(err error, path string) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -245,6 +245,8 @@ func named(err error, path string) error {
 		err = fmt.Errorf("%s is damaged; keep a copy of it, and restore a backup as keep db restored --help says (%w)", path, err)
 	case code == sqlite3.SQLITE_IOERR:
 		err = fmt.Errorf("the disk of %s does not read or write; look at it, and at what its system says of it (%w)", path, err)
+	case code == sqlite3.SQLITE_READONLY && !isUnfinished(err):
+		err = fmt.Errorf("%s or its folder may not be written by this user; who only reads it writes beside it, too (%w)", path, err)
 	case code == sqlite3.SQLITE_CANTOPEN:
 		err = fmt.Errorf("%s or a file beside it cannot be opened; look at the rights of its folder, and at how many files a process may open, ulimit -n (%w)", path, err)
 	default:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,11 +56,16 @@ func openWithoutRights(t *testing.T, dir string) {
 	for _, name := range []string{"keep.db", "new.db"} {
 		path := filepath.Join(dir, name)
 		before, _ := os.ReadFile(path)
-		err := sqlite.New(path, sqlite.Config{Host: true}).Open(t.Context())
-		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("Open(%s) = %v, want an error with the path", name, err)
+		for _, cfg := range []sqlite.Config{{Host: true}, {}, {ReadOnly: true}} {
+			err := sqlite.New(path, cfg).Open(t.Context())
+			if err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("Open(%s) of %+v = %v, want an error with the path", name, cfg, err)
+			}
+			if code := regexp.MustCompile(`readonly database|unable to open database`); code.MatchString(err.Error()) && !strings.Contains(err.Error(), "folder") {
+				t.Errorf("Open(%s) of %+v = %v, which does not say what to do", name, cfg, err)
+			}
+			t.Logf("%s: %v", name, err)
 		}
-		t.Logf("%s: %v", name, err)
 		if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 			t.Errorf("%s has changed", name)
 		}

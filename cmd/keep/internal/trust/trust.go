@@ -17,6 +17,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/internal/regular"
 )
 
@@ -32,7 +33,7 @@ type Error struct {
 // Error names the file, the reason and the command that allows it.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s is not trusted: %s. It can run commands and receive secrets; look at it, and then: keep trust %s",
-		e.File, e.Why, filepath.Dir(e.File))
+		e.File, e.Why, shell.Word(filepath.Dir(e.File)))
 }
 
 // Check returns an *Error if file must not be believed.
@@ -105,7 +106,7 @@ func file() (string, error) {
 // maxList bounds the list, in bytes.
 const maxList = 1 << 20
 
-// List returns the directories that the user allowed. There is none without a home.
+// List returns the directories that the user allowed, of which each is a line. There is none without a home.
 func List() ([]string, error) {
 	name, err := file()
 	if err != nil {
@@ -115,7 +116,13 @@ func List() ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return strings.Fields(string(data)), err
+	var all []string
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			all = append(all, line)
+		}
+	}
+	return all, err
 }
 
 // Add allows a directory, and returns its path as it was recorded.
@@ -130,10 +137,10 @@ func Add(dir string) (string, error) {
 		return "", err
 	}
 	if info, err := os.Stat(abs); err == nil && !info.IsDir() {
-		return "", fmt.Errorf("%s is no directory; name the one that its keep.toml is in: keep trust %s", abs, filepath.Dir(abs))
+		return "", fmt.Errorf("%s is no directory; name the one that its keep.toml is in: keep trust %s", abs, shell.Word(filepath.Dir(abs)))
 	}
-	if strings.ContainsFunc(abs, unicode.IsSpace) {
-		return "", fmt.Errorf("%q has blanks: name it in %s instead", abs, Variable)
+	if strings.ContainsFunc(abs, unicode.IsControl) {
+		return "", fmt.Errorf("%q has a control character: name it in %s instead", abs, Variable)
 	}
 	all, err := List()
 	if err != nil || slices.Contains(all, abs) {
