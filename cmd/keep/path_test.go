@@ -31,6 +31,8 @@ func TestPathsWithNothing(t *testing.T) {
 	for _, f := range []string{"notes.txt", "sub/pay/pay.js", "sub/pay/types.d.ts", "sub/pay/pay.test.js", "many/a.js", "many/b.ts", "many/c.js", "many/d.js", "many/e.js", "many/f.js", "many/g.js"} {
 		noError(t, os.WriteFile(filepath.Join(dir, filepath.FromSlash(f)), []byte("\n"), 0o644))
 	}
+	wide := filepath.Join(t.TempDir(), "wide.js")
+	noError(t, os.WriteFile(wide, []byte("\xff\xfee\x00x\x00"), 0o644))
 	at := filepath.FromSlash
 	for _, tt := range []struct {
 		path     string
@@ -47,11 +49,12 @@ func TestPathsWithNothing(t *testing.T) {
 		{"sub", exit.Misused, []string{"sub ", "Scripts there: " + at("sub/pay/pay.js")}, true},
 		{"notes.txt", exit.Misused, []string{"notes.txt is no workflow: that is a file that ends in .js or .ts", "Scripts there: "}, true},
 		{"sub/pay/pay.js", exit.Misused, []string{at("sub/pay/pay.js") + ": the file is empty", "keep init DIR"}, true},
+		{wide, exit.Misused, []string{"wide.js: the file is in UTF-16", "save it as UTF-8"}, true},
 	} {
 		for _, verb := range pathVerbs {
 			// What keep dev is given may be filled while it runs; a replay needs a database before it reads the file.
 			waits := strings.HasPrefix(verb, "dev") && tt.status == exit.Misused && tt.path != "notes.txt"
-			if waits || tt.notTests && strings.HasPrefix(verb, "test") || strings.HasPrefix(verb, "runs") && tt.path == "sub/pay/pay.js" {
+			if waits || tt.notTests && strings.HasPrefix(verb, "test") || strings.HasPrefix(verb, "runs") && (tt.path == "sub/pay/pay.js" || tt.path == wide) {
 				continue
 			}
 			var said bytes.Buffer

@@ -3,6 +3,7 @@
 package regular
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -118,4 +119,9 @@ func check(name string, info fs.FileInfo) error {
 		what = "something else"
 	}
 	return &Error{name, fmt.Sprintf("is %s and not a regular file; copy what it gives into a file, and name that", what), ErrSpecial}
+}
+
+// IsUTF16 reports whether a text is in UTF-16, as some editors and shells of Windows write it: it begins with the mark of that.
+func IsUTF16(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))
 }

@@ -225,6 +225,9 @@ func read(o Options) (*Config, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if regular.IsUTF16(text) {
+		return nil, nil, fmt.Errorf("%s is in UTF-16: save it as UTF-8", file)
+	}
 	return cfg, bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 

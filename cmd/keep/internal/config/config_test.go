@@ -83,6 +83,17 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
+// A file as PowerShell writes one says what is wrong with it, and not what is wrong with its first byte.
+func TestUTF16(t *testing.T) {
+	file := filepath.Join(t.TempDir(), config.Name)
+	if err := os.WriteFile(file, []byte("\xff\xfe[\x00s\x00]\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load(config.Options{File: file}); err == nil || err.Error() != file+" is in UTF-16: save it as UTF-8" {
+		t.Errorf("Load = %v", err)
+	}
+}
+
 func TestFindLooksUpwards(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, config.Name), "", 0o600)

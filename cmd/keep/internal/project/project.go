@@ -284,8 +284,8 @@ func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []ter
 		w, err := host.Load(ctx, rt, p.Root, file)
 		if err != nil {
 			cs := Problems(p.Root, err)
-			if isBlank(filepath.Join(p.Root, filepath.FromSlash(file))) {
-				cs = []terminal.Problem{{Severity: "error", Code: "empty", Message: "the file is empty", Fix: "write a workflow in it; keep init DIR makes an example"}}
+			if no, is := noScript(filepath.Join(p.Root, filepath.FromSlash(file))); is {
+				cs = []terminal.Problem{no}
 			}
 			if len(cs) == 0 {
 				return nil, nil, fmt.Errorf("load %s: %w", file, err)
@@ -313,10 +313,17 @@ func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []ter
 	return scripts, found, nil
 }
 
-// isBlank reports whether a file is small and has nothing but white space.
-func isBlank(file string) bool {
-	text, err := regular.Read(file, 1<<10)
-	return err == nil && len(bytes.TrimSpace(text)) == 0
+// noScript says why a file that cannot be loaded holds no script at all, if that is what is wrong with it.
+func noScript(file string) (terminal.Problem, bool) {
+	text, err := regular.Read(file, config.MaxFile)
+	switch {
+	case err != nil:
+	case len(bytes.TrimSpace(text)) == 0:
+		return terminal.Problem{Severity: "error", Code: "empty", Message: "the file is empty", Fix: "write a workflow in it; keep init DIR makes an example"}, true
+	case regular.IsUTF16(text):
+		return terminal.Problem{Severity: "error", Code: "encoding", Message: "the file is in UTF-16", Fix: "save it as UTF-8"}, true
+	}
+	return terminal.Problem{}, false
 }
 
 // OpenSandbox starts the sandbox with the limits of the configuration.
