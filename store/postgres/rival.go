@@ -88,11 +88,11 @@ func (r *readSet) addSetting(s keep.Setting, at time.Time) {
 	}
 }
 
-// What may keep a keep.Setting from being committed: records whose outcome is open, those that failed after a doubt later than it is
-// now, as when the clock was set back, and, only for a call in doubt, those that were made since its attempt.
+// What may keep a keep.Setting from being committed: records whose outcome is open, those that failed after a doubt and were made or
+// changed later than it is now, as when the clock was set back, and, only for a call in doubt, those that were made since its attempt.
 const (
 	isOpen    = `state IN ('in_flight', 'needs_reconcile', 'indeterminate') AND state <> 'applied'`
-	isOfLater = `state = 'failed' AND doubted AND updated_at > %s`
+	isOfLater = `state = 'failed' AND doubted AND greatest(created_at, updated_at) > %s`
 	madeSince = `state <> 'failed' AND (created_at >= %[1]s OR attempts > 1 AND updated_at >= %[1]s)`
 )
 

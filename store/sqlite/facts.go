@@ -144,14 +144,14 @@ func (t *tx) readRivals(s *commit.Snapshot, u keep.Unlike) error {
 }
 
 // mayBar finds the records of a tool and an identity that may keep a keep.Setting from being committed: those whose outcome is open, among
-// all that are, those that failed after a doubt later than it is now, at ?4, as when the clock was set back, and, only for a call in doubt that
+// all that are, those that failed after a doubt and were made or changed later than it is now, at ?4, as when the clock was set back, and, only for a call in doubt that
 // was made at ?3, the others that were made since, among all of the identity.
 const mayBar = ` FROM mutation WHERE n IN (
 	SELECT n FROM mutation INDEXED BY mutation_by_state
 	 WHERE state IN ('in_flight', 'needs_reconcile', 'indeterminate') AND state <> 'applied' AND tool = ?1 AND identity = ?2
 	UNION ALL
 	SELECT n FROM mutation INDEXED BY mutation_failed_after_doubt
-	 WHERE state = 'failed' AND doubted = 1 AND updated_at > ?4 AND tool = ?1 AND identity = ?2
+	 WHERE state = 'failed' AND doubted = 1 AND max(created_at, updated_at) > ?4 AND tool = ?1 AND identity = ?2
 	UNION ALL
 	SELECT n FROM mutation INDEXED BY mutation_by_identity
 	 WHERE ?3 <> 0 AND tool = ?1 AND substr(identity, 1, 64) = substr(?2, 1, 64) AND identity = ?2

@@ -599,7 +599,7 @@ CREATE INDEX spent_sum_empty ON spent_sum (high) WHERE high = 0 AND low = 0;
 
 CREATE INDEX escalation_said_done ON escalation (workflow, item) WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done');
 
-CREATE INDEX mutation_failed_after_doubt ON mutation (updated_at) WHERE state = 'failed' AND doubted = 1;
+CREATE INDEX mutation_failed_after_doubt ON mutation (max(created_at, updated_at)) WHERE state = 'failed' AND doubted = 1;
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

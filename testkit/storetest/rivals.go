@@ -277,6 +277,20 @@ var settingPromises = []promise{
 		}
 		w.commit("second", setting0(second), putNew(w, second))
 	}},
+	{"a call that sets something is not recorded at an earlier time than one that failed, after a doubt, once the clock was set back", func(w *world) {
+		first := unclear(w, "first", "x")
+		first.State, first.ResolvedBy, first.Doubted, first.UpdatedAt = keep.Failed, "human", true, first.CreatedAt.Add(-time.Hour)
+		w.commit("first", keep.PutMutation{Mutation: first, Moves: []keep.Move{w.move(keep.NeedsReconcile, keep.Failed)}})
+		second := later(w, first, "second")
+		at := first.UpdatedAt.Add(time.Minute)
+		if m, found, err := w.Barring(w.ctx, setting0(second), at); err != nil || !found || m.Key != first.Key {
+			w.Errorf("Barring = %s, %t, %v, want %s", m.Key, found, err, first.Key)
+		}
+		err := w.Commit(w.ctx, keep.Commit{Workflow: "second", At: at, Changes: []keep.Change{setting0(second), putNew(w, second)}})
+		if !rivalOf(first.Key)(err) {
+			w.Errorf("Commit = %v, want it to be refused for %s", err, first.Key)
+		}
+	}},
 	{"of a call that is recorded and one that is sent again at the same moment, one is", func(w *world) {
 		for round := range 10 {
 			first := unclear(w, keep.WorkflowName(fmt.Sprint("first", round)), fmt.Sprint("round ", round))
