@@ -103,6 +103,9 @@ func (s *Store) runsOf(events []int64, limit int) ([]keep.Run, error) {
 func (s *Store) ItemCalls(ctx context.Context, items []keep.ItemRef, limit int) (map[keep.ItemRef][]keep.MutationKey, error) {
 	all := make(map[keep.ItemRef][]keep.MutationKey)
 	for _, it := range items {
+		if all[it] != nil { // it is named twice
+			continue
+		}
 		ms, _, err := s.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: limit, Bare: true})
 		if err != nil {
 			return nil, err

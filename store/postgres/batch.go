@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // MutationsByKey returns records without what may be large.
@@ -42,7 +43,7 @@ func (db *DB) Histories(ctx context.Context, keys []keep.MutationKey) (map[keep.
 	}, `
 		SELECT v.key, h.at, h.who, h.from_state, h.to_state, h.evidence, h.detail FROM unnest($1::text[]) AS v (key), LATERAL (
 			SELECT h.* FROM mutation m JOIN mutation_history h ON h.workflow = m.workflow AND h.mutation = m.n
-			 WHERE m.key = v.key ORDER BY h.n) h`, texts(keys)))
+			 WHERE m.key = v.key ORDER BY h.n) h`, texts(stored.Distinct(keys))))
 }
 
 // LastApplied returns the newest applied record of each tool: that of each workflow
@@ -85,7 +86,7 @@ func (db *DB) RunsOfEvent(ctx context.Context, w keep.WorkflowName, t keep.Topic
 // ItemCalls returns the keys of the records of each item, newest first.
 func (db *DB) ItemCalls(ctx context.Context, items []keep.ItemRef, limit int) (map[keep.ItemRef][]keep.MutationKey, error) {
 	var workflows, ids []string
-	for _, it := range items {
+	for _, it := range stored.Distinct(items) {
 		workflows, ids = append(workflows, text(string(it.Workflow))), append(ids, text(it.ID))
 	}
 	all := make(map[keep.ItemRef][]keep.MutationKey)
@@ -109,6 +110,7 @@ func (db *DB) InputsByID(ctx context.Context, ids []keep.InputID) ([]keep.Input,
 // Progress returns how far each input came. The three statements are no snapshot: an
 // input may have moved between them.
 func (db *DB) Progress(ctx context.Context, ids []keep.InputID, events, outputs int) (map[keep.InputID]keep.Progress, error) {
+	ids = stored.Distinct(ids)
 	known, err := db.InputsByID(ctx, ids)
 	if err != nil {
 		return nil, err

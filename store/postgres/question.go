@@ -30,14 +30,14 @@ func (db *DB) QuestionGroups(ctx context.Context, limit int) ([]keep.QuestionGro
 	}, `-- of the open questions
 		SELECT g.workflow, g.kind, g.tool, g.code, g.count, q.id FROM (
 			SELECT escalation.workflow, escalation.kind, `+toolOfQuestion+` AS tool, `+codeOfQuestion+` AS code, count(*) AS count, max(escalation.n) AS newest`+openQuestions+`
-			 GROUP BY 1, 2, 3, 4 ORDER BY newest DESC LIMIT $1) g JOIN escalation q ON q.n = g.newest AND q.workflow = g.workflow ORDER BY q.n DESC`, limit)
+			 GROUP BY 1, 2, 3, 4 ORDER BY newest DESC, 1 DESC LIMIT $1) g JOIN escalation q ON q.n = g.newest AND q.workflow = g.workflow ORDER BY q.n DESC, q.workflow DESC`, limit)
 }
 
 // QuestionsLike returns the open questions with a cause, newest first.
 func (db *DB) QuestionsLike(ctx context.Context, w keep.WorkflowName, c keep.QuestionCause, pass, limit int) ([]keep.Escalation, error) {
 	return collect(ctx, db, scanEscalation, `-- of the open questions
 		SELECT `+escalationColumns+openQuestions+` AND escalation.kind = $1 AND ($2 = '' OR escalation.workflow = $2)
-		   AND `+toolOfQuestion+` = $3 AND `+codeOfQuestion+` = $4 ORDER BY escalation.n DESC LIMIT $6 OFFSET $5`,
+		   AND `+toolOfQuestion+` = $3 AND `+codeOfQuestion+` = $4 ORDER BY escalation.n DESC, escalation.workflow DESC LIMIT $6 OFFSET $5`,
 		c.Kind, w, c.Tool, c.Code, pass, limit)
 }
 
@@ -47,14 +47,14 @@ func (db *DB) QuestionsAbout(ctx context.Context, runs []keep.RunID) ([]keep.Esc
 		return nil, nil
 	}
 	return collect(ctx, db, scanEscalation, `-- of the open questions
-		SELECT `+escalationColumns+` FROM escalation WHERE run = ANY($1) AND run <> '' AND closed_at = 0 ORDER BY n DESC`, texts(runs))
+		SELECT `+escalationColumns+` FROM escalation WHERE run = ANY($1) AND run <> '' AND closed_at = 0 ORDER BY n DESC, workflow DESC`, texts(runs))
 }
 
 // Unasked returns the open runs but those of which there may be many that are asked about, newest first.
 func (db *DB) Unasked(ctx context.Context, limit int) ([]keep.Run, error) {
 	return collect(ctx, db, scanRun, `-- of the open questions
 		SELECT `+bareRuns+` FROM run WHERE NOT closed AND (lane = '' OR kind <> 'consumer'
-		    OR NOT EXISTS (SELECT 1 FROM escalation WHERE escalation.run = run.id AND escalation.closed_at = 0)) ORDER BY n DESC LIMIT $1`, limit)
+		    OR NOT EXISTS (SELECT 1 FROM escalation WHERE escalation.run = run.id AND escalation.closed_at = 0)) ORDER BY n DESC, workflow DESC LIMIT $1`, limit)
 }
 
 // QuestionsByID returns questions, newest first.
@@ -63,7 +63,7 @@ func (db *DB) QuestionsByID(ctx context.Context, ids []keep.EscalationID) ([]kee
 		return nil, nil
 	}
 	return collect(ctx, db, scanEscalation, `-- of the open questions
-		SELECT `+escalationColumns+` FROM escalation WHERE id = ANY($1) ORDER BY n DESC`, texts(ids))
+		SELECT `+escalationColumns+` FROM escalation WHERE id = ANY($1) ORDER BY n DESC, workflow DESC`, texts(ids))
 }
 
 // OpenOf returns the open run of each chain, newest first.
@@ -74,5 +74,5 @@ func (db *DB) OpenOf(ctx context.Context, chains []keep.RunID) ([]keep.Run, erro
 	return collect(ctx, db, scanRun, `-- of the open questions
 		SELECT `+bareRuns+` FROM run WHERE NOT closed AND id IN (
 			SELECT id FROM run WHERE id = ANY($1) AND chain = id
-			UNION ALL SELECT id FROM run WHERE chain = ANY($1) AND chain <> id AND NOT closed) ORDER BY n DESC`, texts(chains))
+			UNION ALL SELECT id FROM run WHERE chain = ANY($1) AND chain <> id AND NOT closed) ORDER BY n DESC, workflow DESC`, texts(chains))
 }

@@ -17,7 +17,7 @@ var bareMutation = stored.Mutations.Bare("", "NULL")
 
 // MutationsByKey returns records without what may be large.
 func (db *DB) MutationsByKey(ctx context.Context, keys []keep.MutationKey) ([]keep.Mutation, error) {
-	names, err := json.Marshal(keys)
+	names, err := json.Marshal(stored.Distinct(keys))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (db *DB) ItemCalls(ctx context.Context, items []keep.ItemRef, limit int) (m
 
 // InputsByID returns inputs, in no order.
 func (db *DB) InputsByID(ctx context.Context, ids []keep.InputID) ([]keep.Input, error) {
-	names, err := json.Marshal(ids)
+	names, err := json.Marshal(stored.Distinct(ids))
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (db *DB) Progress(ctx context.Context, ids []keep.InputID, events, outputs 
 
 // RunsByID returns runs without what may be large.
 func (db *DB) RunsByID(ctx context.Context, ids []keep.RunID) ([]keep.Run, error) {
-	names, err := json.Marshal(ids)
+	names, err := json.Marshal(stored.Distinct(ids))
 	if err != nil {
 		return nil, err
 	}

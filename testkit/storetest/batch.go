@@ -34,7 +34,9 @@ func (w *world) sameInputs(inputs []keep.InputID) {
 		}
 		progress[id] = p
 	}
+	twice := slices.Concat(inputs, inputs)
 	w.same("Progress", get[map[keep.InputID]keep.Progress](w)(w.Progress(w.ctx, inputs, 1, 1)), progress)
+	w.same("Progress, named twice", get[map[keep.InputID]keep.Progress](w)(w.Progress(w.ctx, twice, 1, 1)), progress)
 	for id, p := range progress {
 		progress[id] = keep.Progress{Total: p.Total}
 	}
@@ -49,7 +51,7 @@ func (w *world) sameInputs(inputs []keep.InputID) {
 		w.same("RunsOf", get[[]keep.Run](w)(w.RunsOf(w.ctx, id, 10)), want)
 	}
 	var found []keep.InputID
-	for _, in := range get[[]keep.Input](w)(w.InputsByID(w.ctx, inputs)) {
+	for _, in := range get[[]keep.Input](w)(w.InputsByID(w.ctx, twice)) {
 		w.same("InputsByID", in, get[keep.Input](w)(w.Input(w.ctx, in.ID)))
 		found = append(found, in.ID)
 	}
@@ -76,10 +78,13 @@ func (w *world) sameCalls(keys []keep.MutationKey) {
 		}
 	}
 	w.same("as many", len(got), len(keys))
+	twice := slices.Concat(keys, keys)
+	w.same("MutationsByKey, named twice", len(get[[]keep.Mutation](w)(w.MutationsByKey(w.ctx, twice))), len(keys))
+	w.same("Histories, named twice", get[map[keep.MutationKey][]keep.Move](w)(w.Histories(w.ctx, twice)), moves)
 	w.same("Histories", get[map[keep.MutationKey][]keep.Move](w)(w.Histories(w.ctx, append(slices.Clone(keys), "none"))), moves)
 	for _, r := range page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{}, keep.Page{})) {
 		chains[r.Chain]++
-		w.same("RunsByID", get[[]keep.Run](w)(w.RunsByID(w.ctx, []keep.RunID{"run_0", r.ID})), []keep.Run{r})
+		w.same("RunsByID", get[[]keep.Run](w)(w.RunsByID(w.ctx, []keep.RunID{"run_0", r.ID, r.ID})), []keep.Run{r})
 		if ids := get[[]keep.InputID](w)(w.Causes(w.ctx, r.Chain)); len(ids) > 0 {
 			causes[r.Chain] = ids
 		}

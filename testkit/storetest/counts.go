@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -223,11 +224,15 @@ func countMutations(w *world, name keep.WorkflowName) {
 	state := func(m keep.Mutation) keep.MutationState { return m.State }
 	all := page[keep.Mutation](w)(w.Mutations(w.ctx, keep.MutationFilter{}, keep.Page{}))
 	inputs := page[keep.Input](w)(w.Inputs(w.ctx, keep.InputFilter{}, keep.Page{}))
-	for tool, m := range get[map[keep.ToolName]keep.Mutation](w)(w.LastApplied(w.ctx, []keep.ToolName{"crm.create", "none"})) {
-		if m.Tool != tool || tool == "none" || m.State != keep.Applied {
-			w.Errorf("the last applied of %s is %s of %s, %s", tool, m.Key, m.Tool, m.State)
-		}
+	last := make(map[keep.ToolName]keep.Mutation)
+	for _, m := range slices.Backward(page[keep.Mutation](w)(w.Mutations(w.ctx, keep.MutationFilter{State: keep.Applied}, keep.Page{Bare: true}))) {
+		last[m.Tool] = m
 	}
+	if len(last) == 0 {
+		w.Fatalf("no call was applied")
+	}
+	tools := append(slices.Collect(maps.Keys(last)), "none", "mail.send0")
+	w.same("LastApplied", get[map[keep.ToolName]keep.Mutation](w)(w.LastApplied(w.ctx, tools)), last)
 	used := make(map[keep.WorkflowName][]keep.ToolName)
 	for _, m := range all {
 		if !slices.Contains(used[m.Workflow], m.Tool) {
@@ -248,7 +253,7 @@ func countMutations(w *world, name keep.WorkflowName) {
 			keys = append(keys, m.Key)
 		}
 		if ref.ID != "" {
-			w.same("ItemCalls", get[map[keep.ItemRef][]keep.MutationKey](w)(w.ItemCalls(w.ctx, []keep.ItemRef{ref}, 100))[ref], keys)
+			w.same("ItemCalls", get[map[keep.ItemRef][]keep.MutationKey](w)(w.ItemCalls(w.ctx, []keep.ItemRef{ref, ref}, 100)), map[keep.ItemRef][]keep.MutationKey{ref: keys})
 		}
 		counted(w, "Mutations", w.Mutations, w.CountMutations, keep.MutationFilter{Workflow: name, State: s, Input: inputs[len(inputs)-1].ID}, state)
 	}

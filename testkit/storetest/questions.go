@@ -45,6 +45,36 @@ var questionPromises = []promise{
 		}
 		w.same("QuestionsLike of no question", len(get[[]keep.Escalation](w)(w.QuestionsLike(w.ctx, "", keep.QuestionCause{Kind: keep.AskLogic, Tool: "none"}, 0, 100))), 0)
 	}},
+	{"questions and runs of many workflows that are of one moment have one order", func(w *world) {
+		at := w.now()
+		cause := keep.QuestionCause{Kind: keep.AskPermission, Tool: "consume"}
+		var runs []keep.RunID
+		var ids []keep.EscalationID
+		for i := range 24 {
+			name := keep.WorkflowName(fmt.Sprintf("w%02d", i))
+			r := w.newRun(name)
+			q := keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: cause.Kind, Workflow: name, Run: r.ID, CreatedAt: at, Choices: []keep.Choice{}}
+			if err := w.Commit(w.ctx, keep.Commit{Workflow: name, At: at, Changes: []keep.Change{keep.PutRun{Run: r}, keep.OpenEscalation{Escalation: q}}}); err != nil {
+				w.Fatal(err)
+			}
+			runs, ids = append(runs, r.ID), append(ids, q.ID)
+		}
+		all := page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: keep.MaxPage}))
+		w.same("QuestionsLike", get[[]keep.Escalation](w)(w.QuestionsLike(w.ctx, "", cause, 0, 100)), all)
+		w.same("QuestionsAbout", get[[]keep.Escalation](w)(w.QuestionsAbout(w.ctx, runs)), all)
+		w.same("QuestionsByID", get[[]keep.Escalation](w)(w.QuestionsByID(w.ctx, ids)), all)
+		groups := get[[]keep.QuestionGroup](w)(w.QuestionGroups(w.ctx, 100))
+		for i, q := range all {
+			w.same("QuestionsLike, one of them", get[[]keep.Escalation](w)(w.QuestionsLike(w.ctx, "", cause, i, 1)), all[i:i+1])
+			w.same("QuestionGroups", groups[i].Newest, q.ID)
+			w.same("QuestionGroups, cut", get[[]keep.QuestionGroup](w)(w.QuestionGroups(w.ctx, i+1)), groups[:i+1])
+		}
+		open := page[keep.Run](w)(w.Runs(w.ctx, keep.RunFilter{Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true}))
+		w.same("OpenOf", get[[]keep.Run](w)(w.OpenOf(w.ctx, runs)), open)
+		for i := range open {
+			w.same("Unasked", get[[]keep.Run](w)(w.Unasked(w.ctx, i+1)), open[:i+1])
+		}
+	}},
 	{"questions are listed by kind, by item, and by whether they are open", func(w *world) {
 		manyQuestions(w)
 		all := page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{}, keep.Page{Limit: keep.MaxPage}))
