@@ -124,6 +124,13 @@ var edgesBreaks = []Break{
 		`OR octet_length({c}) >= {n}`, `OR length({c}) >= {n}`, "./store/sqlite -run TestStore/ids_that_scripts_make"},
 	{"id-is-found-by-how-a-byte-is-stored", "explained", "store/postgres/shortid.go",
 		`E'\x1a') = 0)`, `E'\x1a') >= 0)`, "./store/postgres -run TestStorePooled/ids_that_scripts_make -all"},
+	{"lease-of-an-account-is-read-later-on-sqlite", "once", "store/sqlite/account.go",
+		`	return a, got, nil
+}`, `	list, err := db.Accounts(ctx, kind, name)
+	return list[0], got, err
+}`, "./store/sqlite -run TestStore/a_host_that_gets_the_lease"},
+	{"lease-of-an-account-is-read-later-on-postgres", "once", "store/postgres/account.go",
+		`if err == nil && !got {`, `if err == nil {`, "./store/postgres -run TestStorePooled/a_host_that_gets_the_lease -all"},
 	{"history-of-a-call-is-told-twice", "explained", "store/postgres/batch.go",
 		`texts(stored.Distinct(keys))`, `texts(keys)`, "./store/postgres -run TestStorePooled/.*mutations_of_the_runs -all"},
 	{"record-that-is-named-twice-is-two", "explained", "store/sqlite/batch.go",

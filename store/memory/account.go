@@ -32,13 +32,14 @@ func (s *Store) PutAccounts(ctx context.Context, as ...keep.Account) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range as {
+	for i, a := range as {
+		twice := slices.ContainsFunc(as[:i], func(b keep.Account) bool { return b.Kind == a.Kind && b.Name == a.Name })
 		switch old := s.accounts[accountKey{a.Kind, a.Name}]; {
 		case a.Name == "" || !slices.Contains(keep.AccountKinds(), a.Kind) || !slices.Contains(keep.AccountStatuses(), a.Status) || a.Generation < 1:
 			return fmt.Errorf("account %q: kind %q, status %q, generation %d", a.Name, a.Kind, a.Status, a.Generation)
 		case (a.Status == keep.AccountRevoked) != (len(a.Sealed) == 0):
 			return errors.New("account " + a.Name + ": what is sealed does not fit its status")
-		case old.Rev != a.Rev:
+		case old.Rev != a.Rev, twice:
 			return fmt.Errorf("account %s: %w", a.Name, keep.ErrStale)
 		}
 	}

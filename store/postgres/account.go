@@ -74,21 +74,25 @@ func jsonText(raw []byte) any {
 // LeaseAccount gives a host the right to refresh, by the database's clock; see
 // store.Accounts.
 func (db *DB) LeaseAccount(ctx context.Context, kind keep.AccountKind, name, host string, _ time.Time, ttl time.Duration) (keep.Account, bool, error) {
-	n, err := db.exec(ctx, `
-		UPDATE account SET lease_host = $3, lease_until = `+nowMillis+` + $4, rev = rev + 1
-		 WHERE kind = $1 AND name = $2 AND (lease_host = '' OR lease_host = $3 OR lease_until <= `+nowMillis+`)`,
-		kind, name, host, ttl.Milliseconds())
-	if err != nil {
-		return keep.Account{}, false, err
+	if db.cfg.ReadOnly {
+		return keep.Account{}, false, ErrReadOnly
 	}
-	list, err := db.Accounts(ctx, kind, name)
+	list, err := collect(ctx, db, scanAccount, `
+		UPDATE account SET lease_host = $3, lease_until = `+nowMillis+` + $4, rev = rev + 1
+		 WHERE kind = $1 AND name = $2 AND (lease_host = '' OR lease_host = $3 OR lease_until <= `+nowMillis+`)
+		RETURNING `+accountColumns, // read later, it might be what the next host has
+		kind, name, host, ttl.Milliseconds())
+	got := len(list) > 0
+	if err == nil && !got {
+		list, err = db.Accounts(ctx, kind, name)
+	}
 	if err == nil && len(list) == 0 {
 		err = &keep.NotFoundError{What: "account", ID: name}
 	}
 	if err != nil {
 		return keep.Account{}, false, err
 	}
-	return list[0], n > 0, nil
+	return list[0], got, nil
 }
 
 // nowMillis is the time of the database.

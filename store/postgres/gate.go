@@ -19,14 +19,20 @@ func (db *DB) Gate(ctx context.Context, connection string) (keep.Gate, error) {
 	return g, err
 }
 
-const putGate = `INSERT INTO gate AS g (` + gateColumns + `) VALUES ($1, $2, $3)
-	ON CONFLICT (connection) DO UPDATE SET state = excluded.state, rev = excluded.rev WHERE g.rev = excluded.rev - 1`
+const (
+	insertGate = `INSERT INTO gate (` + gateColumns + `) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	updateGate = `UPDATE gate SET state = $2, rev = $3 WHERE connection = $1 AND rev = $3 - 1`
+)
 
 func gateArgs(g keep.Gate) []any { return []any{g.Connection, string(g.State), int64(g.Rev) + 1} }
 
 // PutGate writes a gate; see store.Gates.
 func (db *DB) PutGate(ctx context.Context, g keep.Gate) error {
-	n, err := db.exec(ctx, putGate, gateArgs(g)...)
+	query := updateGate
+	if g.Rev == 0 {
+		query = insertGate
+	}
+	n, err := db.exec(ctx, query, gateArgs(g)...)
 	if err == nil && n == 0 {
 		err = keep.ErrStale
 	}

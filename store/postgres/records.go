@@ -167,10 +167,10 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 			b.Queue(insertAccount, values(accountArgs(r))...)
 		case keep.Gate:
 			r.Rev--
-			b.Queue(putGate, values(gateArgs(r))...)
+			b.Queue(insertGate, values(gateArgs(r))...)
 		case keep.Repair:
 			r.Rev--
-			b.Queue(putRepair, values(repairArgs(r))...)
+			b.Queue(insertRepair, values(repairArgs(r))...)
 		case keep.Counter:
 			args, err := counterArgs(r)
 			if err != nil {

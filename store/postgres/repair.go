@@ -23,8 +23,10 @@ func (db *DB) Repairs(ctx context.Context, w keep.WorkflowName, since time.Time)
 	return collect(ctx, db, scanRepair, `SELECT `+repairColumns+` FROM repair WHERE workflow = $1 AND created_at >= $2 ORDER BY created_at DESC, id DESC`, string(w), millis(since))
 }
 
-const putRepair = `INSERT INTO repair AS r (` + repairColumns + `) VALUES ($1, $2, $3, $4, $5)
-	ON CONFLICT (id) DO UPDATE SET state = excluded.state, rev = excluded.rev WHERE r.rev = excluded.rev - 1`
+const (
+	insertRepair = `INSERT INTO repair (` + repairColumns + `) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
+	updateRepair = `UPDATE repair SET state = $5, rev = $4 WHERE id = $1 AND rev = $4 - 1 AND $2::text IS NOT NULL AND $3::bigint IS NOT NULL`
+)
 
 func repairArgs(r keep.Repair) []any {
 	return []any{r.ID, string(r.Workflow), millis(r.CreatedAt), int64(r.Rev) + 1, string(r.State)}
@@ -35,7 +37,11 @@ func (db *DB) PutRepair(ctx context.Context, r keep.Repair) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	n, err := db.exec(ctx, putRepair, repairArgs(r)...)
+	query := updateRepair
+	if r.Rev == 0 {
+		query = insertRepair
+	}
+	n, err := db.exec(ctx, query, repairArgs(r)...)
 	if err == nil && n == 0 {
 		err = keep.ErrStale
 	}

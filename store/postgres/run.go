@@ -73,16 +73,16 @@ func (db *DB) Trace(ctx context.Context, run keep.RunID) ([]keep.TracePart, erro
 }
 
 // OldTraces counts old parts; see store.Sweeper.
-func (db *DB) OldTraces(ctx context.Context, before time.Time) (n int, err error) {
-	err = db.pool.QueryRow(ctx, `SELECT count(*) FROM run_trace WHERE at < $1`, millis(before)).Scan(&n)
-	return n, err
+func (db *DB) OldTraces(ctx context.Context, before time.Time) (int, error) {
+	n, err := one(ctx, db, "count", "", scanNumber, `SELECT count(*) FROM run_trace WHERE at < $1`, before)
+	return int(n), err
 }
 
 // ForgetTraces deletes old parts; see store.Sweeper. Two sweepers do not wait for each other.
 func (db *DB) ForgetTraces(ctx context.Context, before time.Time, limit int) (int, error) {
-	tag, err := db.pool.Exec(ctx, `DELETE FROM run_trace WHERE (workflow, run, n) IN (
-		SELECT workflow, run, n FROM run_trace WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, millis(before), limit)
-	return int(tag.RowsAffected()), err
+	n, err := db.exec(ctx, `DELETE FROM run_trace WHERE (workflow, run, n) IN (
+		SELECT workflow, run, n FROM run_trace WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, before, limit)
+	return int(n), err
 }
 
 // runColumns end with the place of the run in lists.

@@ -2,8 +2,10 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -89,20 +91,47 @@ func (db *DB) LeaseAccount(ctx context.Context, kind keep.AccountKind, name, hos
 			UPDATE account SET lease_host = ?3, lease_until = ?5, rev = rev + 1
 			 WHERE kind = ?1 AND name = ?2 AND (lease_host = '' OR lease_host = ?3 OR lease_until <= ?4)`,
 			kind, name, host, now, now.Add(ttl))
+		if err != nil {
+			return err
+		}
+		row, err := conn.row(`SELECT `+accountColumns+` FROM account WHERE kind = ? AND name = ?`, kind, name) // read later, it might be what the next host has
+		if err == nil && row == nil {
+			err = &keep.NotFoundError{What: "account", ID: name}
+		}
+		if err != nil {
+			return err
+		}
+		a, err = scanAccount(values(row))
 		got = n > 0
 		return err
 	})
 	if err != nil {
-		return a, false, err
+		return keep.Account{}, false, err
 	}
-	list, err := db.Accounts(ctx, kind, name)
-	if err == nil && len(list) == 0 {
-		err = &keep.NotFoundError{What: "account", ID: name}
+	return a, got, nil
+}
+
+// values are a row that the writer read, as scan functions take it.
+type values []driver.Value
+
+// Scan reads the row into pointers to texts, numbers, booleans and bytes.
+func (v values) Scan(dest ...any) error {
+	for i, d := range dest {
+		into, from := reflect.ValueOf(d).Elem(), v[i]
+		switch text, number := reflect.ValueOf(from), into.CanInt(); {
+		case from == nil:
+			into.SetZero()
+		case number && text.CanInt():
+			into.SetInt(text.Int())
+		case into.Kind() == reflect.Bool && text.CanInt():
+			into.SetBool(text.Int() != 0)
+		case text.CanConvert(into.Type()) && !text.CanInt():
+			into.Set(text.Convert(into.Type()))
+		default:
+			return fmt.Errorf("column %d is a %T, and a %s was wanted", i+1, from, into.Type())
+		}
 	}
-	if err != nil {
-		return a, false, err
-	}
-	return list[0], got, nil
+	return nil
 }
 
 // UseAccount sets when an account was used last.

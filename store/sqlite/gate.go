@@ -23,9 +23,21 @@ func (db *DB) PutGate(ctx context.Context, g keep.Gate) error {
 }
 
 func putGate(conn *conn, g keep.Gate) error {
-	n, err := conn.exec(`INSERT INTO gate (`+gateColumns+`) VALUES (?, ?, ?)
-		ON CONFLICT (connection) DO UPDATE SET state = excluded.state, rev = excluded.rev WHERE rev = excluded.rev - 1`,
-		g.Connection, string(g.State), g.Rev+1)
+	if g.Rev == 0 {
+		return insertGate(conn, g)
+	}
+	n, err := conn.exec(`UPDATE gate SET state = ?2, rev = ?3 WHERE connection = ?1 AND rev = ?3 - 1`, g.Connection, string(g.State), g.Rev+1)
+	return wroteGate(g, n, err)
+}
+
+// insertGate adds a gate, of any revision.
+func insertGate(conn *conn, g keep.Gate) error {
+	n, err := conn.exec(`INSERT INTO gate (`+gateColumns+`) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, g.Connection, string(g.State), g.Rev+1)
+	return wroteGate(g, n, err)
+}
+
+// wroteGate returns the error of a statement that is to write a gate.
+func wroteGate(g keep.Gate, n int64, err error) error {
 	if err == nil && n == 0 {
 		err = keep.ErrStale
 	}

@@ -192,10 +192,10 @@ func (s sink) addBeside(r transfer.Record) error {
 		return insertAccount(s.conn, r)
 	case keep.Gate:
 		r.Rev--
-		return putGate(s.conn, r)
+		return insertGate(s.conn, r)
 	case keep.Repair:
 		r.Rev--
-		return putRepair(s.conn, r)
+		return insertRepair(s.conn, r)
 	case keep.Counter:
 		return addCounter(s.conn, r)
 	}

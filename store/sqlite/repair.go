@@ -30,9 +30,22 @@ func (db *DB) PutRepair(ctx context.Context, r keep.Repair) error {
 }
 
 func putRepair(conn *conn, r keep.Repair) error {
-	n, err := conn.exec(`INSERT INTO repair (`+repairColumns+`) VALUES (?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET state = excluded.state, rev = excluded.rev WHERE rev = excluded.rev - 1`,
+	if r.Rev == 0 {
+		return insertRepair(conn, r)
+	}
+	n, err := conn.exec(`UPDATE repair SET state = ?2, rev = ?3 WHERE id = ?1 AND rev = ?3 - 1`, r.ID, string(r.State), r.Rev+1)
+	return wroteRepair(r, n, err)
+}
+
+// insertRepair adds a repair, of any revision.
+func insertRepair(conn *conn, r keep.Repair) error {
+	n, err := conn.exec(`INSERT INTO repair (`+repairColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		r.ID, r.Workflow, r.CreatedAt, r.Rev+1, string(r.State))
+	return wroteRepair(r, n, err)
+}
+
+// wroteRepair returns the error of a statement that is to write a repair.
+func wroteRepair(r keep.Repair, n int64, err error) error {
 	if err == nil && n == 0 {
 		err = keep.ErrStale
 	}

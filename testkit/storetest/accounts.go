@@ -75,6 +75,8 @@ var accountPromises = []promise{
 		gone := anAccount("c")
 		gone.Rev = 1
 		w.fails("gone", w.PutAccounts(w.ctx, gone), isStale)
+		w.fails("twice", w.PutAccounts(w.ctx, b, b), isStale)
+		w.same("the one that was named twice", w.account("b").Error, "")
 		for what, wrong := range map[string]func(*keep.Account){
 			"no name": func(a *keep.Account) { a.Name = "" }, "kind": func(a *keep.Account) { a.Kind = "x" },
 			"status": func(a *keep.Account) { a.Status = "x" }, "generation": func(a *keep.Account) { a.Generation = 0 },
@@ -126,6 +128,21 @@ var accountPromises = []promise{
 		w.same("the revision after a use", w.account("a").Rev, used)
 		_, _, err := w.LeaseAccount(w.ctx, keep.AccountConnected, "nobody", "h", now, time.Hour)
 		w.fails("no account", err, func(err error) bool { return errors.Is(err, keep.ErrNotFound) })
+	}},
+	{"a host that gets the lease of an account gets the account as it is then, whoever takes it next", func(w *world) {
+		w.put(anAccount("a"))
+		var wg sync.WaitGroup
+		for _, host := range []string{"1", "2", "3", "4"} {
+			wg.Go(func() {
+				for range 50 {
+					a, got, err := w.LeaseAccount(w.ctx, keep.AccountConnected, "a", host, time.Now(), 0)
+					if err != nil || got && a.LeaseHost != host {
+						w.Errorf("host %s has the lease, %t, and it says %s, %v", host, got, a.LeaseHost, err)
+					}
+				}
+			})
+		}
+		wg.Wait()
 	}},
 	{"of hosts that want the lease of an account at once, one gets it", func(w *world) {
 		w.put(anAccount("a"))

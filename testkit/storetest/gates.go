@@ -31,6 +31,8 @@ var gatePromises = []promise{
 		put(keep.Gate{Connection: "bank", State: []byte(`{}`)})
 		w.same("all", get[[]keep.Gate](w)(s.Gates(w.ctx)), []keep.Gate{
 			{Connection: "bank", State: []byte(`{}`), Rev: 1}, {Connection: "crm", State: []byte(`{"a":2}`), Rev: 2}})
+		w.fails("gone", s.PutGate(w.ctx, keep.Gate{Connection: "gone", State: []byte(`{}`), Rev: 1}), stale)
+		w.same("none of what is gone", get[keep.Gate](w)(s.Gate(w.ctx, "gone")), keep.Gate{Connection: "gone"})
 		w.fails("no name", s.PutGate(w.ctx, keep.Gate{State: []byte(`{}`)}), invalid)
 	}},
 	{"of those who write a gate at the same time one does", func(w *world) {

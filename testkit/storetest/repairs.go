@@ -31,6 +31,10 @@ var repairPromises = []promise{
 		w.fails("an old revision", s.PutRepair(w.ctx, r), stale)
 		second := keep.Repair{ID: "x", Workflow: "a", State: []byte(`{"n":2}`), CreatedAt: made, Rev: 2}
 		w.same("second", get[keep.Repair](w)(s.Repair(w.ctx, "x")), second)
+		r.ID, r.Rev = "gone", 1
+		w.fails("gone", s.PutRepair(w.ctx, r), stale)
+		_, err = s.Repair(w.ctx, "gone")
+		w.fails("none of what is gone", err, isNotFound)
 		for _, wrong := range []keep.Repair{
 			{Workflow: "a", State: []byte(`{}`), CreatedAt: oddTime}, {ID: "y", State: []byte(`{}`), CreatedAt: oddTime},
 			{ID: "y", Workflow: "a", State: []byte(`{}`)}, {ID: "y", Workflow: "a", State: make([]byte, keep.MaxRepair+1), CreatedAt: oddTime},
