@@ -131,6 +131,8 @@ var edgesBreaks = []Break{
 }`, "./store/sqlite -run TestStore/a_host_that_gets_the_lease"},
 	{"lease-of-an-account-is-read-later-on-postgres", "once", "store/postgres/account.go",
 		`if err == nil && !got {`, `if err == nil {`, "./store/postgres -run TestStorePooled/a_host_that_gets_the_lease -all"},
+	{"state-is-taken-for-the-name-of-an-argument", "explained", "store/sqlite/list.go",
+		`" :limit", " :a", `, `" :limit", ":a", `, "./store/sqlite -run TestStore/an_error_selects"},
 	{"history-of-a-call-is-told-twice", "explained", "store/postgres/batch.go",
 		`texts(stored.Distinct(keys))`, `texts(keys)`, "./store/postgres -run TestStorePooled/.*mutations_of_the_runs -all"},
 	{"record-that-is-named-twice-is-two", "explained", "store/sqlite/batch.go",

@@ -125,16 +125,16 @@ func filterArgs[F any, S ~string](l stored.Selection[F, S], f F, c cut, more ...
 	return append(args, more...)
 }
 
-// namesOf names the arguments of statements: the columns of a selection, :limit, and :a, :b
+// namesOf names the arguments of statements, each after a space: the columns of a selection, :limit, and :a, :b
 // and :c for those that are more.
 func namesOf[F any, S ~string](l stored.Selection[F, S]) *strings.Replacer {
 	var pairs []string
 	for i, column := range l.Columns {
-		pairs = append(pairs, ":"+column, "?"+strconv.Itoa(i+1))
+		pairs = append(pairs, " :"+column, " ?"+strconv.Itoa(i+1))
 	}
 	limit := len(filterArgs(l, *new(F), everything))
-	for i, name := range []string{":limit", ":a", ":b", ":c"} {
-		pairs = append(pairs, name, "?"+strconv.Itoa(limit+i))
+	for i, name := range []string{" :limit", " :a", " :b", " :c"} { // and not what is in the name of a state, as in 'paused:approval'
+		pairs = append(pairs, name, " ?"+strconv.Itoa(limit+i))
 	}
 	return strings.NewReplacer(pairs...)
 }

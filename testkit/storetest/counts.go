@@ -356,6 +356,7 @@ var searchPromises = []promise{
 		}
 	}},
 	{"a period and an error select what was made in it and stopped by it, with any other filter", periods},
+	{"an error selects runs and calls in every state that can have one", everyError},
 	{"what is searched survives a restart", func(w *world) {
 		s, ok := w.Store.(Reopener)
 		if !ok {

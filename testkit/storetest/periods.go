@@ -55,6 +55,68 @@ func periods(w *world) {
 	}
 }
 
+// everyError makes a run and a call in each state, with an error, and reads every list and count by error and state.
+func everyError(w *world) {
+	failure := &keep.Failure{Class: keep.ClassTransient, Code: "http-503", Message: "no"}
+	for _, status := range keep.RunStatuses() {
+		for _, closed := range []bool{false, true} {
+			r := w.newRun("w")
+			r.Lane, r.Phase, r.Status, r.Closed, r.Error = keep.ChainLane(r.ID), keep.Mutating, status, closed, failure
+			if status == keep.StatusCommitted {
+				r.Phase = keep.Committed
+			}
+			ends := status == keep.StatusCommitted || status == keep.StatusAborted
+			if closed && status == keep.StatusActive || !closed && ends {
+				continue
+			}
+			if !closed && status.Waits() && status != keep.StatusActive {
+				r.RetryAt = w.at
+			}
+			w.commit("w", keep.PutRun{Run: r})
+		}
+	}
+	for _, status := range append(keep.RunStatuses(), "") {
+		for _, open := range []bool{false, true} {
+			for _, handler := range []keep.HandlerName{"", "consume"} {
+				for _, word := range []string{"transient", "http-503", "none"} {
+					f := keep.RunFilter{Handler: handler, Status: status, Open: open, Error: word}
+					filtered(w, "Runs", w.Runs, f, func(r keep.Run) bool {
+						return want(status, r.Status) && (!open || !r.Closed) && r.Status != keep.StatusActive && r.Status != keep.StatusCommitted && r.Error.Named(word)
+					})
+					counted(w, "Runs", w.Runs, w.CountRuns, f, func(r keep.Run) keep.RunStatus { return r.Status })
+				}
+			}
+		}
+	}
+	for _, state := range keep.MutationStates() {
+		r := w.newRun("w") // a consumer makes one call
+		r.Lane = keep.ChainLane(r.ID)
+		m := w.newMutation(r)
+		m.Key, m.State, m.Error = keep.MutationKey(w.id("key")), state, failure
+		m.Token = string(m.Key)
+		if m.Attempts = 1; state == keep.Applied {
+			m.Result = []byte(`{}`)
+		}
+		if state != keep.InFlight {
+			m.ResolvedBy = "call"
+		}
+		changes := []keep.Change{keep.PutRun{Run: r}, keep.PutMutation{Mutation: m, Moves: historyOf(w, state)}}
+		if state == keep.Indeterminate {
+			changes = append(changes, keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID(w.id("esc")), Kind: keep.AskUnknownOutcome, Workflow: "w", Run: r.ID, Mutation: m.Key}})
+		}
+		w.commit("w", changes...)
+	}
+	for _, state := range append(keep.MutationStates(), "") {
+		for _, word := range []string{"transient", "http-503", "none"} {
+			f := keep.MutationFilter{State: state, Error: word}
+			filtered(w, "Mutations", w.Mutations, f, func(m keep.Mutation) bool {
+				return want(state, m.State) && m.State != keep.Applied && m.Error.Named(word)
+			})
+			counted(w, "Mutations", w.Mutations, w.CountMutations, f, func(m keep.Mutation) keep.MutationState { return m.State })
+		}
+	}
+}
+
 // stopped makes a run that ended, every other one with an error.
 func (w *world) stopped(name keep.WorkflowName, made time.Time, i int, code string) {
 	w.Helper()
