@@ -146,6 +146,8 @@ func soundRun(r keep.Run) error {
 		return fmt.Errorf("run %s: %s and not closed", r.ID, r.Status)
 	case r.Closed && r.Status == keep.StatusActive:
 		return fmt.Errorf("run %s: closed and active", r.ID)
+	case r.Idle && r.Status != keep.StatusCommitted:
+		return fmt.Errorf("run %s: idle and %s", r.ID, r.Status)
 	case r.Retries < 0 || r.Crashes < 0:
 		return fmt.Errorf("run %s: negative count", r.ID)
 	}

@@ -175,6 +175,10 @@ var runPromises = []promise{
 			func(r *keep.Run) { r.Status = keep.StatusAborted },
 			func(r *keep.Run) { r.Closed = true },
 			func(r *keep.Run) { r.Retries = -1 },
+			func(r *keep.Run) { r.Crashes = -1 },
+			func(r *keep.Run) { r.Idle = true },
+			func(r *keep.Run) { r.Chain = "" },
+			func(r *keep.Run) { r.Handler = "" },
 		} {
 			r := w.newRun("w")
 			change(&r)
