@@ -265,6 +265,9 @@ func (t *tx) appendTrace(p keep.TracePart) error {
 	if r, ok := t.s.runs[p.Run]; !ok || r.v.Workflow != t.workflow {
 		return &keep.NotFoundError{What: "run", ID: string(p.Run)}
 	}
+	if p.Data == nil {
+		return fmt.Errorf("trace of run %s: nothing was recorded", p.Run)
+	}
 	p.At, p.Data = clean(p.At), slices.Clone(p.Data)
 	put(t, t.s.traces, p.Run, append(slices.Clone(t.s.traces[p.Run]), row[keep.TracePart]{t.next(), p}))
 	return nil

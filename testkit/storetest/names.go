@@ -23,7 +23,9 @@ var namePromises = []promise{
 			w.commit("w", keep.Publish{Event: e})
 			ids = append(ids, e.MessageID)
 		}
-		for i, e := range get[[]keep.Event](w)(w.EventsByID(w.ctx, "w", "t", ids)) {
+		events := get[[]keep.Event](w)(w.EventsByID(w.ctx, "w", "t", ids))
+		w.same("events", len(events), len(ids))
+		for i, e := range events {
 			w.same("EventsByID", e.MessageID, ids[i])
 			w.same("its payload", string(e.Payload), fmt.Sprintf("%q", fmt.Sprintf("%x", alike[i])))
 			w.same("Event", get[keep.Event](w)(w.Event(w.ctx, "w", "t", e.MessageID)), e)

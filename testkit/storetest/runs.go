@@ -218,6 +218,7 @@ var runPromises = []promise{
 		now := w.at.Add(oddTime.Sub(oddTime.Truncate(time.Second)))
 		w.refuse("w", notFound("run", "run_0"), keep.AppendTrace{Part: keep.TracePart{Run: "run_0", Data: []byte("x")}})
 		w.refuse("w", notFound("run", string(other.ID)), keep.AppendTrace{Part: keep.TracePart{Run: other.ID, Data: []byte("x")}})
+		w.refuse("w", invalid, keep.AppendTrace{Part: keep.TracePart{Run: r.ID, At: now}})
 		w.commit("other", keep.AppendTrace{Part: keep.TracePart{Run: other.ID, At: now, Data: []byte("oldest")}})
 		parts := []keep.TracePart{
 			{Run: r.ID, At: kept(now.Add(time.Hour)), Data: []byte("older")},
