@@ -38,7 +38,12 @@ func partOf(part string) stored.Part {
 		return strings.NewReplacer("{c}", column, "{t}", text, "{n}", size).Replace(`(substr({c}, 1, {n}) = {t}
 		    OR length({c}) >= {n} AND substr({c}, length({c}) - {n} + 1) = {t}
 		   AND strpos(substr({c}, greatest(length({c}) - {n} - 1, 1), least(length({c}) - {n}, 2)), E'\x1a') = 0)`)
-	}}
+	}, Order: sortedAs}
+}
+
+// sortedAs orders an id, which is UTF-8, by its own bytes: as it is stored, NUL comes after the characters before the escape.
+func sortedAs(column string) string {
+	return `replace(replace(replace(` + column + `, E'\x01', E'\x01\x02'), E'\x1a00', E'\x01\x01'), E'\x1a1a', E'\x1a') COLLATE "C"`
 }
 
 func scanPlace(row pgx.CollectableRow) (p keep.Place, err error) {

@@ -34,7 +34,7 @@ func partOf(part string) stored.Part {
 	return stored.Part{Text: part, Size: len(part), Is: func(column, text, size string) string {
 		return strings.NewReplacer("{c}", column, "{t}", text, "{n}", size).Replace(`(substr(CAST({c} AS BLOB), 1, {n}) = CAST({t} AS BLOB)
 		    OR octet_length({c}) >= {n} AND substr(CAST({c} AS BLOB), octet_length({c}) - {n} + 1) = CAST({t} AS BLOB))`)
-	}}
+	}, Order: func(column string) string { return column }}
 }
 
 func scanPlace(row scanner) (p keep.Place, err error) {

@@ -57,7 +57,7 @@ var countPromises = []promise{
 	}},
 	{"ids that scripts make are found by any part, whatever is in them", func(w *world) {
 		populate(w)
-		for _, id := range []string{"\x00a00\x1a\x00", "\x00\u00fc\x1a"} {
+		for _, id := range []string{"\x00a00\x1a\x00", "\x00\u00fc\x1a", "\x01a00\x1a\x00", "\x01\x00a00\x1a\x00", "\ta00\x1a\x00", "\x1aa00\x1a\x00", "\x1ba00\x1a\x00"} {
 			w.commit("a", keep.Publish{Event: keep.Event{Workflow: "a", Topic: "t\x00", MessageID: keep.MessageID(id)}},
 				keep.PutItem{Item: keep.Item{Workflow: "a", ID: id, Status: keep.ItemDone, Attempt: 1}})
 		}

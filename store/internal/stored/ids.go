@@ -29,9 +29,10 @@ func IDsWith(n keep.Noun, part string, limit int) (text string, args []any, err 
 
 // A Part is a part of an id that a script made, in which any character may be, as a store compares it.
 type Part struct {
-	Text string
-	Size int                                    // in what Is counts
-	Is   func(column, text, size string) string // the condition that a column begins or ends with it
+	Text  string
+	Size  int                                    // in what Is counts
+	Is    func(column, text, size string) string // the condition that a column begins or ends with it
+	Order func(column string) string             // what ids are sorted by
 }
 
 // EventsWith is IDsWith for the places of events, of which scripts make the ids.
@@ -40,7 +41,7 @@ func EventsWith(w keep.WorkflowName, t keep.TopicName, part Part, limit int) (te
 		SELECT workflow, topic, message_id FROM event
 		 WHERE ($1 = '' OR workflow = $1) AND ($2 = '' OR topic = $2)
 		   AND ` + part.Is("message_id", "$4", "$3") + `
-		 ORDER BY workflow, topic, message_id LIMIT $5`
+		 ORDER BY workflow, topic, ` + part.Order("message_id") + ` LIMIT $5`
 	return text, []any{string(w), string(t), part.Size, part.Text, limit}
 }
 
@@ -50,6 +51,6 @@ func ItemsWith(w keep.WorkflowName, part Part, limit int) (text string, args []a
 		SELECT workflow, '', id FROM item
 		 WHERE ($1 = '' OR workflow = $1)
 		   AND ` + part.Is("id", "$3", "$2") + `
-		 ORDER BY workflow, id LIMIT $4`
+		 ORDER BY workflow, ` + part.Order("id") + ` LIMIT $4`
 	return text, []any{string(w), part.Size, part.Text, limit}
 }
