@@ -13,3 +13,5 @@ var _ store.Store = (*memory.Store)(nil)
 func TestStore(t *testing.T) {
 	storetest.Run(t, func(testing.TB) store.Store { return memory.New() })
 }
+
+func TestFilters(t *testing.T) { storetest.Filters(t, memory.New()) }

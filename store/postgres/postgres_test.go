@@ -50,6 +50,14 @@ func TestMemoryAgrees(t *testing.T) {
 	})
 }
 
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	storetest.Filters(t, openDB(t, tablesURL(t), postgres.Config{}))
+	db := openDB(t, tablesURL(t), postgres.Config{})
+	db.SearchByIndex()
+	storetest.Filters(t, db)
+}
+
 // A base is a database that can be closed and opened again.
 type base struct{ *postgres.DB }
 

@@ -52,6 +52,15 @@ func TestOneReaderIsEnough(t *testing.T) {
 	})
 }
 
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	storetest.Filters(t, openDB(t, filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{}))
+	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{})
+	db.LimitSearch(40, 1, 1<<20)
+	opened(t, db)
+	storetest.Filters(t, db)
+}
+
 // A search that has looked at many rows in vain returns what it has, and a cursor.
 func TestSearchStops(t *testing.T) {
 	db := sqlite.New(filepath.Join(t.TempDir(), "keep.db"), sqlite.Config{Host: true})
