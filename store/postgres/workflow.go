@@ -107,7 +107,7 @@ func (db *DB) Workflow(ctx context.Context, w keep.WorkflowName) (keep.Workflow,
 // Deployment returns one version of a workflow, or *keep.NotFoundError.
 func (db *DB) Deployment(ctx context.Context, w keep.WorkflowName, v keep.Version) (keep.Deployment, error) {
 	return one(ctx, db, "version", string(w)+" "+v.String(), scanDeployment, `
-		SELECT `+deploymentColumns+` FROM deployment WHERE workflow = $1 AND major = $2 AND minor = $3`, w, v.Major, v.Minor)
+		SELECT `+deploymentColumns+` FROM deployment WHERE workflow = $1 AND major = $2::bigint AND minor = $3::bigint`, w, v.Major, v.Minor)
 }
 
 // Deployments returns the versions of a workflow, or of all if w is empty,

@@ -57,6 +57,11 @@ var workflowPromises = []promise{
 		w.refuse("w", invalid, keep.Deploy{Deployment: keep.Deployment{Workflow: "other", Version: keep.Version{Major: 9}}})
 		_, err := w.Deployment(w.ctx, "w", keep.Version{Major: 2})
 		w.fails("Deployment", err, notFound("version", "w 2.0"))
+		far := keep.Version{Major: 99_999_999_999, Minor: 99_999_999_999} // as a person may write it
+		_, err = w.Deployment(w.ctx, "w", far)
+		w.fails("Deployment", err, notFound("version", "w "+far.String()))
+		_, err = w.Proposal(w.ctx, "w", far)
+		w.fails("Proposal", err, notFound("version", "w "+far.String()))
 	}},
 	{"a workflow is paused and resumed", func(w *world) {
 		w.refuse("w", notFound("workflow", "w"), keep.SetPaused{Paused: true})
