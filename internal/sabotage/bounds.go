@@ -262,7 +262,7 @@ var boundsBreaks = []Break{
 	{"repair-asks-before-it-is-recorded", "recorded-before-sent", "repair/keeper.go",
 		`if stored, err = k.put(ctx, stored, rec); err != nil || rec.Stage != law.Trying {`, `if rec.Stage != law.Trying {`, "./repair -run TestDies"},
 	{"repair-over-another", "one-at-a-time", "store/sqlite/repair.go",
-		`WHERE rev = excluded.rev - 1`, `WHERE TRUE`, "./store/sqlite -run TestStore/repair"},
+		`WHERE id = ?1 AND rev = ?3 - 1`, `WHERE id = ?1 AND ?3 > 0`, "./store/sqlite -run TestStore/repair"},
 	{"repairs-without-a-day", "bounded", "repair/keeper.go",
 		`if why := k.Repairer.Limits.Begin(len(today)); why != "" {`, `if why := k.Repairer.Limits.Begin(0 * len(today)); why != "" {`, "./repair -run TestPerDay"},
 	{"repair-made-otherwise", "permitted", "law/repair/unlike.go",
