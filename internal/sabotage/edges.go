@@ -124,6 +124,8 @@ var edgesBreaks = []Break{
 		`OR octet_length({c}) >= {n}`, `OR length({c}) >= {n}`, "./store/sqlite -run TestStore/ids_that_scripts_make"},
 	{"version-that-nobody-can-have-is-an-error-of-the-server", "explained", "store/postgres/workflow.go",
 		`major = $2::bigint AND minor = $3::bigint`, `major = $2 AND minor = $3`, "./store/postgres -run TestStorePooled/a_version_that_exists -all"},
+	{"rival-goes-by-the-clock", "once", "store/sqlite/mutation.go",
+		`list[i].n < first)`, `list[i].m.CreatedAt.Before(oldest.CreatedAt) && first > 0)`, "./store/sqlite -run TestStore/of_several_rivals"},
 	{"ids-are-sorted-as-stored", "explained", "store/postgres/shortid.go",
 		`}, Order: sortedAs}`, `}, Order: func(column string) string { return column }}`, "./store/postgres -run TestStorePooled/ids_that_scripts_make -all"},
 	{"id-is-found-by-how-a-byte-is-stored", "explained", "store/postgres/shortid.go",

@@ -124,22 +124,27 @@ var (
 // Rival returns the oldest record that keeps a commit with u from being made, and whether
 // there is one.
 func (db *DB) Rival(ctx context.Context, u keep.Unlike) (oldest keep.Mutation, found bool, err error) {
+	var first int64
 	for _, tool := range u.Tools {
-		list, err := rows(ctx, db, scanMutation, `SELECT `+mutationColumns+sameIdentity, tool, string(u.Identity), u.Subkey)
+		list, err := rows(ctx, db, func(row scanner) (p numbered, err error) {
+			p.m, err = scanMutation(wider{row, []any{&p.n}})
+			return p, err
+		}, `SELECT `+mutationColumns+`, n`+sameIdentity, tool, string(u.Identity), u.Subkey)
 		if err != nil {
 			return keep.Mutation{}, false, err
 		}
-		for _, m := range list {
-			if m.Key == u.Key || slices.Contains(u.Except, m.Key) {
-				continue
-			}
-			if !found || m.CreatedAt.Before(oldest.CreatedAt) {
-				oldest, found = m, true
-			}
-			break
+		i := slices.IndexFunc(list, func(p numbered) bool { return p.m.Key != u.Key && !slices.Contains(u.Except, p.m.Key) })
+		if i >= 0 && (!found || list[i].n < first) { // by their numbers, since a clock may be set back
+			oldest, first, found = list[i].m, list[i].n, true
 		}
 	}
 	return oldest, found, nil
+}
+
+// numbered is a record and its number.
+type numbered struct {
+	m keep.Mutation
+	n int64
 }
 
 // Barring returns a record that keeps a commit with s at a time from being made, and whether there is one.

@@ -39,6 +39,26 @@ var rivalPromises = []promise{
 			w.commit(second.Workflow, u, putNew(w, second))
 		}
 	}},
+	{"of several rivals the one that was recorded first is named, whatever the tool is called, and what the clock said", func(w *world) {
+		names := []keep.ToolName{"hub.once", "crm.once"}
+		var first keep.MutationKey
+		for i := range 4 {
+			r := w.newRun("w")
+			r.Lane = keep.ChainLane(r.ID)
+			m := w.newMutation(r)
+			m.Tool, m.Identity, m.CreatedAt = names[(i+1)%2], json.RawMessage(`{"id":"x"}`), w.at.Add(-time.Duration(i)*time.Hour)
+			w.commit("w", keep.PutRun{Run: r}, putNew(w, m))
+			if i == 0 {
+				first = m.Key
+			}
+		}
+		for _, tools := range [][]keep.ToolName{names, {names[1], names[0]}} {
+			m, found := must(w)(w.Rival(w.ctx, keep.Unlike{Key: "new", Tools: tools, Identity: json.RawMessage(`{"id":"x"}`)}))
+			if !found || m.Key != first {
+				w.Errorf("Rival = %s, %t, want %s", m.Key, found, first)
+			}
+		}
+	}},
 	{"a call is no rival of itself, of another tool, identity or subkey", func(w *world) {
 		m := equal(w, "w", "x")
 		w.commit("w", unlike(m), putNew(w, m))
