@@ -130,11 +130,8 @@ var edgesBreaks = []Break{
 		`}, Order: sortedAs}`, `}, Order: func(column string) string { return column }}`, "./store/postgres -run TestStorePooled/ids_that_scripts_make -all"},
 	{"id-is-found-by-how-a-byte-is-stored", "explained", "store/postgres/shortid.go",
 		`E'\x1a') = 0)`, `E'\x1a') >= 0)`, "./store/postgres -run TestStorePooled/ids_that_scripts_make -all"},
-	{"lease-of-an-account-is-read-later-on-sqlite", "once", "store/sqlite/account.go",
-		`	return a, got, nil
-}`, `	list, err := db.Accounts(ctx, kind, name)
-	return list[0], got, err
-}`, "./store/sqlite -run TestStore/a_host_that_gets_the_lease"},
+	{"lease-of-an-account-is-taken-over-another-host-on-sqlite", "once", "store/sqlite/account.go",
+		" AND rev = ?`, host, until, kind, name, a.Rev)", "`, host, until, kind, name)", "./store/sqlite -run TestStore/of_hosts_that_want_the_lease"},
 	{"lease-of-an-account-is-read-later-on-postgres", "once", "store/postgres/account.go",
 		`if err == nil && !got {`, `if err == nil {`, "./store/postgres -run TestStorePooled/a_host_that_gets_the_lease -all"},
 	{"state-is-taken-for-the-name-of-an-argument", "explained", "store/sqlite/list.go",

@@ -2,10 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -84,54 +82,35 @@ func accountArgs(a keep.Account) ([]any, error) {
 		a.ConnectedBy, a.ConnectedAt, a.LastRefreshAt, a.LastUsedAt, sealed, refreshes, a.LeaseHost, a.LeaseUntil, a.Rev}, errors.Join(errA, errB)
 }
 
-// LeaseAccount gives a host the right to refresh; see store.Accounts.
-func (db *DB) LeaseAccount(ctx context.Context, kind keep.AccountKind, name, host string, now time.Time, ttl time.Duration) (a keep.Account, got bool, err error) {
-	err = db.change(ctx, func(conn *conn) error {
-		n, err := conn.exec(`
-			UPDATE account SET lease_host = ?3, lease_until = ?5, rev = rev + 1
-			 WHERE kind = ?1 AND name = ?2 AND (lease_host = '' OR lease_host = ?3 OR lease_until <= ?4)`,
-			kind, name, host, now, now.Add(ttl))
-		if err != nil {
-			return err
-		}
-		row, err := conn.row(`SELECT `+accountColumns+` FROM account WHERE kind = ? AND name = ?`, kind, name) // read later, it might be what the next host has
-		if err == nil && row == nil {
+// LeaseAccount gives a host the right to refresh; see store.Accounts. It takes the account as it was read: read later, it might be what the
+// next host has.
+func (db *DB) LeaseAccount(ctx context.Context, kind keep.AccountKind, name, host string, now time.Time, ttl time.Duration) (keep.Account, bool, error) {
+	now, until := moment(millis(now)), moment(millis(now.Add(ttl)))
+	for {
+		list, err := db.Accounts(ctx, kind, name)
+		if err == nil && len(list) == 0 {
 			err = &keep.NotFoundError{What: "account", ID: name}
 		}
 		if err != nil {
+			return keep.Account{}, false, err
+		}
+		a := list[0]
+		if a.LeaseHost != "" && a.LeaseHost != host && a.LeaseUntil.After(now) {
+			return a, false, nil
+		}
+		var n int64
+		err = db.change(ctx, func(conn *conn) error {
+			n, err = conn.exec(`UPDATE account SET lease_host = ?, lease_until = ?, rev = rev + 1 WHERE kind = ? AND name = ? AND rev = ?`, host, until, kind, name, a.Rev)
 			return err
+		})
+		if err != nil {
+			return keep.Account{}, false, err
 		}
-		a, err = scanAccount(values(row))
-		got = n > 0
-		return err
-	})
-	if err != nil {
-		return keep.Account{}, false, err
-	}
-	return a, got, nil
-}
-
-// values are a row that the writer read, as scan functions take it.
-type values []driver.Value
-
-// Scan reads the row into pointers to texts, numbers, booleans and bytes.
-func (v values) Scan(dest ...any) error {
-	for i, d := range dest {
-		into, from := reflect.ValueOf(d).Elem(), v[i]
-		switch text, number := reflect.ValueOf(from), into.CanInt(); {
-		case from == nil:
-			into.SetZero()
-		case number && text.CanInt():
-			into.SetInt(text.Int())
-		case into.Kind() == reflect.Bool && text.CanInt():
-			into.SetBool(text.Int() != 0)
-		case text.CanConvert(into.Type()) && !text.CanInt():
-			into.Set(text.Convert(into.Type()))
-		default:
-			return fmt.Errorf("column %d is a %T, and a %s was wanted", i+1, from, into.Type())
+		if n > 0 {
+			a.LeaseHost, a.LeaseUntil, a.Rev = host, until, a.Rev+1
+			return a, true, nil
 		}
 	}
-	return nil
 }
 
 // UseAccount sets when an account was used last.
