@@ -213,7 +213,7 @@ func (r Route) probe(client *http.Client) (idempotency.Probe, error) {
 	switch name, byHeader := strings.CutPrefix(r.Caller, "header:"); {
 	case r.ProbeCaller == "", r.ProbeCaller == "hash":
 	case r.ProbeCaller == "value" && byHeader:
-		caller = func(q idempotency.Question) string { return q.Header.Get(name) }
+		caller = func(q idempotency.Question) string { return strings.Trim(q.Header.Get(name), " \t") } // as ByHeader takes it, and the backend got it
 	case r.ProbeCaller == "value" && r.Caller == "basic":
 		caller = func(q idempotency.Question) string {
 			user, _, _ := (&http.Request{Header: q.Header}).BasicAuth()
