@@ -49,7 +49,7 @@ async function ask(url: string, problem: string): Promise<Answer | null> {
     try {
       const resp = await fetch(new URL(instance, url), { headers: credentials() });
       const said = await resp.json();
-      if (said.state === "done") return said.answer && { status: said.answer.status, body: said.answer.body ?? "" };
+      if (said.state === "done") return (said.answer ?? null) && { status: said.answer.status, body: said.answer.body ?? "" };
     } catch {
       // asked again
     }
@@ -74,7 +74,7 @@ function kindOf(text: string): string {
 /** Waits before the next attempt: as long as the server asks, else longer and longer. */
 function pause(n: number, retryAfter: string | null): Promise<void> {
   const asked = retryAfter === null ? NaN : Number(retryAfter) * 1000;
-  const wait = Number.isNaN(asked) ? 100 * 2 ** n : asked;
+  const wait = asked >= 0 ? asked : 100 * 2 ** n;
   return new Promise((done) => setTimeout(done, Math.min(wait, 10_000)));
 }
 
