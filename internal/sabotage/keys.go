@@ -77,6 +77,15 @@ var keysBreaks = []Break{
 		`if err != nil && c.r.Context().Err() != nil {`, `if false {`, "./idempotency -run TestClientLeavesDuringTheProbe"},
 	{"proxy-probes-another-caller", "once", "idempotency/proxy/config.go",
 		`strings.Trim(q.Header.Get(name), " \t")`, `q.Header.Get(name)`, "./idempotency/proxy -run TestProbeAsksAboutTheCallerItself"},
+	{"suite-takes-a-second-run-for-the-first", "settled-stays", "idempotency/acceptance/crash.go",
+		`			return p.still(a, request{})`, `			_ = a
+			return p.once(request{}, request{})`, "./idempotency/acceptance -run TestFaultyAPIs"},
+	{"suite-passes-shared-answers", "no-ambient-power", "idempotency/acceptance/cases.go",
+		`			runs := 2
+			if a.callerChanged() {`, `			runs := 1
+			if false {`, "./idempotency/acceptance -run TestFaultyAPIs"},
+	{"suite-passes-empty-duplicates", "once", "idempotency/acceptance/cases.go",
+		`if !bytes.Equal(a.body, worked[0].body) {`, `if a.status != worked[0].status {`, "./idempotency/acceptance -run TestFaultyAPIs"},
 	{"guard-headers-of-a-person-double", "settled-stays", "idempotency/probe.go",
 		`name, lines := http.CanonicalHeaderKey(name), h[name]`, `lines := h[name]`, "./idempotency -run TestHeadersOfAResolution"},
 	{"guard-expires-as-the-one-behind", "explained", "idempotency/answer.go",
