@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
@@ -172,8 +173,8 @@ func (c *Client) again(resp *http.Response, err error, n int) (wait time.Duratio
 // retryAfter returns what the answer's Retry-After asks for.
 func retryAfter(resp *http.Response) (wait time.Duration, said bool) {
 	v := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
+	if seconds, err := strconv.ParseUint(v, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, math.MaxInt32)) * time.Second, true
 	}
 	if at, err := http.ParseTime(v); err == nil {
 		return max(time.Until(at), 0), true

@@ -203,3 +203,16 @@ func TestClientThatTriesOften(t *testing.T) {
 		}
 	})
 }
+
+// A server that asks for more than MaxWait gets no retry, also if it asks for more than any clock has.
+func TestClientIsAskedToStayAway(t *testing.T) {
+	t.Parallel()
+	for _, after := range []string{"11", "2147483648", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		s := &script{answers: []func() (*http.Response, error){answers(503, "Retry-After", after), answers(200)}}
+		c := &idempotency.Client{Base: s, FirstWait: time.Nanosecond}
+		resp, err := c.RoundTrip(httptest.NewRequest("POST", "http://example.com/orders", strings.NewReader("order")))
+		if err != nil || resp.StatusCode != 503 || len(s.at) != 1 {
+			t.Errorf("Retry-After %s: %d requests, %v", after, len(s.at), err)
+		}
+	}
+}

@@ -105,6 +105,8 @@ var keysBreaks = []Break{
 	}`, "./store/postgres -run TestTakenKeyThatCannotBeRead"},
 	{"client-repeats-without-a-key", "once", "idempotency/client.go",
 		`if !whole || name == "" && !hasKey(r.Header) {`, `if !whole {`, "./idempotency -run TestClientWithoutAKey"},
+	{"client-comes-back-to-who-sends-it-away", "bounded", "idempotency/client.go",
+		`err == nil || errors.Is(err, strconv.ErrRange) {`, `err == nil && seconds <= math.MaxInt32 {`, "./idempotency -run TestClientIsAskedToStayAway"},
 	{"client-waits-grow-without-end", "bounded", "idempotency/client.go",
 		`first <= longest>>(n-1) {`, `longest > 0 {`, "./idempotency -run TestClientThatTriesOften"},
 	{"guard-doubt-is-a-success", "doubt-is-not-failure", "idempotency/execute.go",
