@@ -389,7 +389,9 @@ func (c *exchange) withhold(a *response, err error) {
 	c.g.cfg.Logger.WarnContext(c.r.Context(), "idempotency key: late answer fenced", "key", c.claim.ID.String(), "route", c.rt.name)
 	c.observe(OutcomeFenced, "", 0)
 	// The other owner's answer is the one that counts.
-	rec, err := c.read(context.WithoutCancel(c.r.Context()))
+	ctx, done := c.g.inTime(context.WithoutCancel(c.r.Context()), "read idempotency key")
+	defer done()
+	rec, err := c.read(ctx)
 	if err != nil {
 		c.outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return

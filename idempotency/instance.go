@@ -56,9 +56,7 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 	defer c.memory.Leave()
 	if rec.State == key.Unknown && rt.Probe != nil {
 		if answer, err := c.probe(rec); answer == found && err == nil {
-			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
-				rec = now
-			}
+			rec = c.moved(rec)
 		}
 	}
 	s := statusOfRecord(rec, time.Now())
@@ -73,6 +71,16 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	c.send(append(text, '\n'))
+}
+
+// moved returns the record that rec became, or rec if that cannot be read now.
+func (c *exchange) moved(rec key.Record) key.Record {
+	ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+	defer done()
+	if now, err := c.g.store.Read(ctx, rec.ID); err == nil {
+		return now
+	}
+	return rec
 }
 
 // recordFor returns the record of a reference and its route, if whoever asks names its

@@ -39,6 +39,11 @@ var keysBreaks = []Break{
 	{"instance-waits-for-a-blocked-store", "bounded", "idempotency/instance.go",
 		`	rec, err = g.store.Read(ctx, id)`, `	_ = ctx
 	rec, err = g.store.Read(r.Context(), id)`, "./idempotency -run TestInstanceOfABlockedStore"},
+	{"late-owner-waits-for-a-blocked-store", "bounded", "idempotency/execute.go",
+		`	rec, err := c.read(ctx)`, `	rec, err := c.read(context.WithoutCancel(ctx))`, "./idempotency -run TestLastLookIsBounded"},
+	{"instance-waits-for-what-a-probe-found", "bounded", "idempotency/instance.go",
+		`	if now, err := c.g.store.Read(ctx, rec.ID); err`, `	_ = ctx
+	if now, err := c.g.store.Read(c.r.Context(), rec.ID); err`, "./idempotency -run TestLastLookIsBounded"},
 	{"instance-is-unknown-while-the-issuer-is-down", "explained", "idempotency/instance.go",
 		`		return rec, nil, false, err
 	}
