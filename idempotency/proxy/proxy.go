@@ -105,6 +105,9 @@ func (p *Proxy) forward(upstream *url.URL, identity []string) http.Handler {
 			r.Out.Host = r.In.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came, even if it can't be parsed
 			sendOnce(r.Out.Header)
+			if callOf(r.In).guarded { // its body is here: the client got its leave, or needed none
+				r.Out.Header.Del("Expect")
+			}
 		},
 		Transport:      p.upstream,
 		FlushInterval:  -1, // what the backend sent, the client gets

@@ -1,0 +1,76 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// An answer that has no body is shown as it is replayed, whatever length its backend gave it: by HTTP/2 a client would miss the body.
+func TestAnswerWithoutABody(t *testing.T) {
+	t.Parallel()
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(conn, "HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: 5\r\nX-A: 1\r\n\r\n", r.URL.Query().Get("status"))
+		_ = conn.Close()
+	})
+	for _, h2 := range []bool{false, true} {
+		p, err := proxy.New(new(memory.Keys), proxy.Config{Upstream: up.URL, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := httptest.NewUnstartedServer(p.Handler())
+		s.EnableHTTP2 = h2
+		s.StartTLS()
+		defer s.Close()
+		for _, status := range []int{204, 304} {
+			for i := range 2 {
+				r, err := http.NewRequest("POST", fmt.Sprintf("%s/?status=%d", s.URL, status), strings.NewReader("x"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header.Set("Idempotency-Key", fmt.Sprint(status))
+				resp, err := s.Client().Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if err != nil || resp.StatusCode != status || resp.Header.Get("X-A") != "1" || resp.Header.Get("Content-Length") != "" {
+					t.Errorf("by %s answer %d is %d %v, %v", resp.Proto, i+1, resp.StatusCode, resp.Header, err)
+				}
+			}
+		}
+	}
+}
+
+// A request that is here whole expects no leave to send its body. A backend that gives none refuses it, and the client that sends it
+// again without the expectation would get that for as long as answers are kept.
+func TestRequestThatIsWholeExpectsNothing(t *testing.T) {
+	t.Parallel()
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Expect") != "" {
+			w.WriteHeader(http.StatusExpectationFailed)
+			return
+		}
+		_, _ = io.Copy(w, r.Body)
+	})
+	clients, _, _ := front(t, up.URL)
+	if resp, text := post(t, clients.URL, "k", "body", "Expect", "100-continue"); resp.StatusCode != 200 || text != "body" {
+		t.Errorf("the answer is %d %s", resp.StatusCode, text)
+	}
+	if resp, _ := post(t, clients.URL, "", "body", "Expect", "100-continue"); resp.StatusCode != http.StatusExpectationFailed {
+		t.Errorf("without a key the answer is %d, want that of the backend", resp.StatusCode)
+	}
+}
