@@ -97,7 +97,7 @@ func (g *Guard) recordFor(r *http.Request, reference string) (rec key.Record, rt
 	if err != nil || rec.Rev == 0 || rec.Expired(time.Now()) {
 		return rec, nil, false, err
 	}
-	if host := key.Host(g.hostOf(r)); rec.Version > 1 && rec.Host != host[:min(len(host), 255)] {
+	if rec.Version > 1 && rec.Host != shownHost(key.Host(g.hostOf(r))) {
 		return rec, nil, false, nil
 	}
 	was := r.Clone(r.Context())
