@@ -1,13 +1,16 @@
 package proxy_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/store/memory"
@@ -73,4 +76,41 @@ func TestRequestThatIsWholeExpectsNothing(t *testing.T) {
 	if resp, _ := post(t, clients.URL, "", "body", "Expect", "100-continue"); resp.StatusCode != http.StatusExpectationFailed {
 		t.Errorf("without a key the answer is %d, want that of the backend", resp.StatusCode)
 	}
+}
+
+// Of a stream that is over nothing stays with the proxy, which lives long.
+func TestStreamsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	up := upstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: 1\n\n")
+	})
+	p, err := proxy.New(new(memory.Keys), proxy.Config{Upstream: up.URL, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type mark struct{ request [1 << 10]byte }
+	var left []weak.Pointer[mark]
+	for _, k := range []string{"", "k"} {
+		of := new(mark)
+		left = append(left, weak.Make(of))
+		r := httptest.NewRequest("POST", "/", strings.NewReader("x")).WithContext(context.WithValue(t.Context(), mark{}, of))
+		r.Header.Set("Idempotency-Key", k)
+		if k == "" {
+			r.Header.Del("Idempotency-Key")
+		}
+		got := httptest.NewRecorder()
+		if p.Handler().ServeHTTP(got, r); got.Body.String() != "data: 1\n\n" {
+			t.Errorf("the answer is %d %s", got.Code, got.Body)
+		}
+	}
+	for range 3 {
+		runtime.GC()
+	}
+	for i, l := range left {
+		if l.Value() != nil {
+			t.Errorf("stream %d is still held", i+1)
+		}
+	}
+	runtime.KeepAlive(p)
 }

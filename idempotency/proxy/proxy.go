@@ -118,7 +118,8 @@ func (p *Proxy) forward(upstream *url.URL, identity []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, ended: p.streams, guarded: idempotency.Guarded(ctx)}
+		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, ended: p.streams, over: func() bool { return false }, guarded: idempotency.Guarded(ctx)}
+		defer func() { c.over() }()
 		c.timer = time.AfterFunc(c.timeout, c.late)
 		defer c.timer.Stop()
 		r = r.WithContext(c.trace(ctx))

@@ -23,6 +23,7 @@ type upstreamCall struct {
 	timer    *time.Timer // fires when the backend was silent for too long
 	cancel   context.CancelCauseFunc
 	ended    context.Context // of the proxy's streams
+	over     func() bool     // forgets that ended ends the call
 	guarded  bool
 	sent     atomic.Bool // a connection was there: something may have left
 	answered atomic.Bool // the answer began
@@ -55,7 +56,7 @@ func (c *upstreamCall) begin(resp *http.Response) error {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := resp.StatusCode == http.StatusSwitchingProtocols || media == "text/event-stream"
 	if stream {
-		context.AfterFunc(c.ended, func() { c.cancel(errDraining) })
+		c.over = context.AfterFunc(c.ended, func() { c.cancel(errDraining) })
 	}
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
