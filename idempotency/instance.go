@@ -54,12 +54,16 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 	}
 	c := g.newExchange(w, r, rt)
 	defer c.memory.Leave()
-	if rec.State == key.Unknown && rt.Probe != nil {
+	_, here := g.executing.Load(rec.Fence) // whatever others say of it
+	if rec.State == key.Unknown && !here && rt.Probe != nil {
 		if answer, err := c.probe(rec); answer == found && err == nil {
 			rec = c.moved(rec)
 		}
 	}
 	s := statusOfRecord(rec, time.Now())
+	if here && s.State == "unknown" {
+		s.State = "running"
+	}
 	if !proved {
 		s.Answer = nil
 	}
