@@ -10,9 +10,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"weak"
 
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -113,4 +118,31 @@ func TestStreamsLeaveNothing(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(p)
+}
+
+// A silent is a store that answers nothing for as long as it is asked.
+type silent struct{ idempotency.Store }
+
+func (silent) List(ctx context.Context, _ key.Filter, _ keep.Page) ([]key.Record, string, error) {
+	<-ctx.Done()
+	return nil, "", context.Cause(ctx)
+}
+
+// The metrics come also while the database is silent, before who scrapes them gives up: that is when they are looked at.
+func TestMetricsWhileTheStoreIsSilent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, err := proxy.New(silent{new(memory.Keys)}, proxy.Config{Upstream: "http://backend.example", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithTimeout(t.Context(), time.Hour)
+		defer leave()
+		began, got := time.Now(), httptest.NewRecorder()
+		p.OwnerAdmin().ServeHTTP(got, httptest.NewRequestWithContext(ctx, "GET", "/metrics", nil))
+		if took := time.Since(began); took >= 10*time.Second || !strings.Contains(got.Body.String(), "keep_idempotency_requests_total") ||
+			strings.Contains(got.Body.String(), "keep_keys_unknown") {
+			t.Errorf("after %s it is %s", took, got.Body)
+		}
+	})
 }

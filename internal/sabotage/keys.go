@@ -92,6 +92,8 @@ var keysBreaks = []Break{
 		`		if here { // others saw`, `		if false { // others saw`, "./idempotency -run TestDoubtOfOthersWhileItIsExecuted/retry"},
 	{"instance-probes-what-is-executed", "once", "idempotency/instance.go",
 		`if rec.State == key.Unknown && !here && rt.Probe != nil {`, `if rec.State == key.Unknown && rt.Probe != nil {`, "./idempotency -run TestDoubtOfOthersWhileItIsExecuted/probe"},
+	{"metrics-wait-for-a-silent-database", "bounded", "idempotency/proxy/admin.go",
+		`context.WithTimeout(r.Context(), 2*time.Second) // who`, `context.WithCancel(r.Context()) // who`, "./idempotency/proxy -run TestMetricsWhileTheStoreIsSilent"},
 	{"guard-announces-a-body-that-is-not-there", "settled-stays", "idempotency/answer.go",
 		`	case !bodyAllowed(status), hasTrailers:`, `	case hasTrailers:`, "./idempotency/proxy -run TestAnswerWithoutABody"},
 	{"proxy-asks-leave-for-a-body-that-is-there", "nothing-lost", "idempotency/proxy/proxy.go",
