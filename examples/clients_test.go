@@ -115,7 +115,8 @@ func clientAsksAgain(t *testing.T, command []string, cut string) {
 	}
 }
 
-// clientIsAnsweredOddly runs a client through answers of gateways that are no text, no object or no time to wait: it asks until it knows.
+// clientIsAnsweredOddly runs a client through answers of gateways that are no text, no object or no time to wait: it asks until it knows, and sends again what
+// was not done.
 func clientIsAnsweredOddly(t *testing.T, command []string) {
 	t.Helper()
 	const unknown = `{"type": "https://keep-run.github.io/keep/problems/outcome-unknown", "instance": "/instance"}`
@@ -123,9 +124,9 @@ func clientIsAnsweredOddly(t *testing.T, command []string) {
 		status      int
 		after, body string
 	}{
-		{502, "0", "Vor\xfcbergehend nicht verf\xfcgbar"}, {503, "-1", ""}, {503, "nan", "null"}, {504, "0", strings.Repeat("[", 200_000)}, {409, "0", unknown},
+		{502, "0", "Vor\xfcbergehend nicht verf\xfcgbar"}, {503, "-1", ""}, {503, "nan", "null"}, {504, "0", strings.Repeat("[", 200_000)}, {409, "0", unknown}, {409, "0", unknown},
 	}
-	gets := []string{`[]`, "\xff", `{"state": "done"}`, `{"state": "done", "answer": null}`}
+	gets := []string{`[]`, "\xff", `{"state": "released", "answer": null}`, `{"state": "done"}`}
 	var asked, looked int
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -143,7 +144,7 @@ func clientIsAnsweredOddly(t *testing.T, command []string) {
 	}))
 	defer up.Close()
 	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], up.URL, "order-7", "{}")...).CombinedOutput()
-	if got := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(got, "200 gr") || asked != len(posts) {
+	if got := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(got, "200 gr") || asked != len(posts) || looked != len(gets) {
 		t.Errorf("after %d odd answers, and %d about its instance, the client says %q, %v", asked, looked, got, err)
 	}
 }

@@ -47,13 +47,16 @@ def send(url, key, body):
 
 
 def ask(url, problem):
-    """Looks at the instance of a problem until the request is done; None if its answer is not shown there."""
+    """Looks at the instance of a problem until it is known what became of the request.
+
+    Returns its answer; None if the request is to be sent again, since that is not shown there, or nothing was done.
+    """
     instance = json.loads(problem).get("instance")
     for n in range(ATTEMPTS if isinstance(instance, str) else 0):
         try:
             _, _, text = do("GET", urllib.parse.urljoin(url, instance))
             said = json.loads(text)
-            if said.get("state") == "done":
+            if said.get("state") in ("done", "released"):
                 return said.get("answer")
         except (*NO_ANSWER, *NO_OBJECT):
             pass  # asked again
