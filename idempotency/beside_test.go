@@ -61,3 +61,27 @@ func TestDoubtOfOthersWhileItIsExecuted(t *testing.T) {
 		})
 	}
 }
+
+// An attempt that did nothing says nothing of the one before it, also where that cannot be recorded: the request is not executed without a
+// record then.
+func TestDoubtBeforeAnAttemptThatDidNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var w *world
+		w = newWorld(t, rule(idempotency.Rule{AfterCrash: idempotency.AfterCrashRetry, FailOpen: true}), func(rw http.ResponseWriter, _ *http.Request) {
+			if w.runs.Load() == 1 {
+				rw.WriteHeader(http.StatusBadGateway) // it may have had its effect
+				return
+			}
+			w.store.failRead.Store(true)
+			w.store.failWrite.Store(true)
+			rw.WriteHeader(http.StatusTooManyRequests)
+		})
+		w.problem(w.do(with("k")), 502, idempotency.KindOutcomeUnknown)
+		if got := w.do(with("k")); got.Code != http.StatusTooManyRequests {
+			t.Errorf("the second attempt is answered with %d %s", got.Code, got.Body)
+		}
+		w.problem(w.do(with("k")), 503, idempotency.KindStoreUnavailable)
+		w.ran(2)
+	})
+}

@@ -292,7 +292,8 @@ func (c *exchange) settle(e key.Fact) error {
 	} else {
 		err = c.settleWithout(ctx, tx, e)
 	}
-	if err != nil && e.Evidence != key.Nothing && !errors.Is(err, key.ErrFenced) && !errors.Is(err, errUndone) {
+	harmless := e.Evidence == key.Nothing && (c.claim.Repeatable || c.current().Doubts == 0) // an attempt before may have done it
+	if err != nil && !harmless && !errors.Is(err, key.ErrFenced) && !errors.Is(err, errUndone) {
 		c.g.executing.Store(c.claim.ID, unsettled)
 	}
 	return err

@@ -94,6 +94,8 @@ var keysBreaks = []Break{
 		`if rec.State == key.Unknown && !here && rt.Probe != nil {`, `if rec.State == key.Unknown && rt.Probe != nil {`, "./idempotency -run TestDoubtOfOthersWhileItIsExecuted/probe"},
 	{"metrics-wait-for-a-silent-database", "bounded", "idempotency/proxy/admin.go",
 		`context.WithTimeout(r.Context(), 2*time.Second) // who`, `context.WithCancel(r.Context()) // who`, "./idempotency/proxy -run TestMetricsWhileTheStoreIsSilent"},
+	{"guard-forgets-the-doubt-before-an-attempt", "once", "idempotency/execute.go",
+		`(c.claim.Repeatable || c.current().Doubts == 0)`, `true`, "./idempotency -run TestDoubtBeforeAnAttemptThatDidNothing"},
 	{"guard-announces-a-body-that-is-not-there", "settled-stays", "idempotency/answer.go",
 		`	case !bodyAllowed(status), hasTrailers:`, `	case hasTrailers:`, "./idempotency/proxy -run TestAnswerWithoutABody"},
 	{"proxy-asks-leave-for-a-body-that-is-there", "nothing-lost", "idempotency/proxy/proxy.go",
