@@ -96,6 +96,8 @@ var keysBreaks = []Break{
 		`context.WithTimeout(r.Context(), 2*time.Second) // who`, `context.WithCancel(r.Context()) // who`, "./idempotency/proxy -run TestMetricsWhileTheStoreIsSilent"},
 	{"guard-forgets-the-doubt-before-an-attempt", "once", "idempotency/execute.go",
 		`(c.claim.Repeatable || c.current().Doubts == 0)`, `true`, "./idempotency -run TestDoubtBeforeAnAttemptThatDidNothing"},
+	{"proxy-asks-the-upstream-for-another", "no-ambient-power", "idempotency/proxy/proxy.go",
+		`	return a.p.elsewhere.RoundTrip(r)`, `	return a.p.upstream.RoundTrip(r)`, "./idempotency/proxy -run TestDialIsOfTheUpstream"},
 	{"guard-announces-a-body-that-is-not-there", "settled-stays", "idempotency/answer.go",
 		`	case !bodyAllowed(status), hasTrailers:`, `	case hasTrailers:`, "./idempotency/proxy -run TestAnswerWithoutABody"},
 	{"proxy-asks-leave-for-a-body-that-is-there", "nothing-lost", "idempotency/proxy/proxy.go",
