@@ -38,8 +38,11 @@ func (f *faulty) forget() {
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
+		id := f.made.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Location", fmt.Sprintf("/orders/%d", id))
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, `{"id":%d}`, f.made.Add(1))
+		fmt.Fprintf(w, `{"id":%d}`, id)
 	})).(http.HandlerFunc))
 }
 
@@ -84,6 +87,13 @@ func TestFaultyAPIs(t *testing.T) {
 			}
 			return got
 		}, fails: []string{"the first answer is still replayed afterwards"}},
+		"replays without headers": {fault: func(f *faulty, r *http.Request) *httptest.ResponseRecorder {
+			got := f.answer(r)
+			if got.Header().Get(idempotency.ReplayedHeader) != "" {
+				got.Header().Del("Location")
+			}
+			return got
+		}, fails: []string{"a retry is replayed"}},
 		"wants long keys": {fault: func(f *faulty, r *http.Request) *httptest.ResponseRecorder {
 			got := f.answer(r)
 			if k := r.Header.Get("Idempotency-Key"); k != "" && len(strings.Trim(k, `"`)) < 8 {

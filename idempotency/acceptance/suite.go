@@ -284,6 +284,11 @@ func (p *probe) still(a response, again request) error {
 	case !b.replayed():
 		return fmt.Errorf("the retry is not marked with Idempotent-Replayed: %s", b)
 	}
+	for _, name := range []string{"Content-Type", "Location"} { // what clients read
+		if was, is := a.header.Values(name), b.header.Values(name); !slices.Equal(was, is) {
+			return fmt.Errorf("the retry has %s: %q, want %q", name, is, was)
+		}
+	}
 	return p.ran(1)
 }
 
