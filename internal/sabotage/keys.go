@@ -319,7 +319,7 @@ var keysBreaks = []Break{
 	{"proxy-broken-connection-sent-nothing-in-a-key-world", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
 		`GotConn: func(httptrace.GotConnInfo) { c.sent.Store(true) },`, ``, "./idempotency -run TestKeyWorlds$ -kind proxy"},
 	{"guard-blank-header-is-a-caller", "no-ambient-power", "idempotency/caller.go",
-		`len(lines) == 0 || !isNotBlank(lines[0]):`, `len(lines) == 0 || lines[0] == "":`, "./idempotency -run TestBlankHeaderIsNobody"},
+		`len(lines) == 0 || !isNotBlank(lines[0]) {`, `len(lines) == 0 || lines[0] == "" {`, "./idempotency -run TestBlankHeaderIsNobody"},
 	{"guard-space-is-another-key", "once", "idempotency/source.go",
 		`key.Text(strings.Trim(lines[0], " \t"))`, `key.Text(lines[0])`, "./idempotency -run TestBlankHeaderIsNobody"},
 	{"proxy-has-its-transport-send-again", "once", "idempotency/proxy/proxy.go",
