@@ -216,3 +216,40 @@ func TestClientIsAskedToStayAway(t *testing.T) {
 		}
 	}
 }
+
+// A header that is blank names no key, and is no leave to send the request again, which Go's transport takes it for.
+func TestClientWithABlankKey(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		var runs atomic.Int64
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header[name] == nil {
+				t.Errorf("%s was not sent", name)
+			}
+			if runs.Add(1) != 2 {
+				return
+			}
+			conn, _, err := http.NewResponseController(w).Hijack() // it acted, and the answer is lost
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Close()
+		}))
+		base := new(http.Transport)
+		c := &http.Client{Transport: &idempotency.Client{Base: base, FirstWait: time.Nanosecond}}
+		for range 2 {
+			r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL, nil)
+			must(t, err)
+			r.Header.Set(name, "")
+			if resp, err := c.Do(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		}
+		if got := runs.Load(); got != 2 {
+			t.Errorf("two requests with a blank %s were executed %d times", name, got)
+		}
+		base.CloseIdleConnections()
+		s.Close()
+	}
+}

@@ -131,7 +131,9 @@ var keysBreaks = []Break{
 		return there, readErr
 	}`, "./store/postgres -run TestTakenKeyThatCannotBeRead"},
 	{"client-repeats-without-a-key", "once", "idempotency/client.go",
-		`if !whole || name == "" && !hasKey(r.Header) {`, `if !whole {`, "./idempotency -run TestClientWithoutAKey"},
+		`	if !whole || keyless {`, `	if !whole {`, "./idempotency -run TestClientWithoutAKey"},
+	{"client-has-a-blank-key-repeated", "once", "idempotency/client.go",
+		`			hideBlank(try.Header)`, `			_ = try`, "./idempotency -run TestClientWithABlankKey"},
 	{"client-comes-back-to-who-sends-it-away", "bounded", "idempotency/client.go",
 		`err == nil || errors.Is(err, strconv.ErrRange) {`, `err == nil && seconds <= math.MaxInt32 {`, "./idempotency -run TestClientIsAskedToStayAway"},
 	{"client-waits-grow-without-end", "bounded", "idempotency/client.go",
