@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -145,4 +146,65 @@ func TestMetricsWhileTheStoreIsSilent(t *testing.T) {
 			t.Errorf("after %s it is %s", took, got.Body)
 		}
 	})
+}
+
+// A stream with a key is a request under way: a stop waits for it as for others, and does not leave a doubt for a person to settle.
+func TestStopWaitsForAStreamWithAKey(t *testing.T) {
+	t.Parallel()
+	next := make(chan struct{})
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: 1\n\n")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-next:
+			fmt.Fprint(w, "data: 2\n\n")
+		case <-r.Context().Done():
+		}
+	})
+	store, ready := new(memory.Keys), make(chan [2]string, 1)
+	p, err := proxy.New(store, proxy.Config{Upstream: up.URL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+		Ready: func(c, a net.Addr) { ready <- [2]string{"http://" + c.String(), "http://" + a.String()} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	at := <-ready
+	r, err := http.NewRequest("POST", at[0], strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "k")
+	resp, err := new(http.Transport).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	first := make([]byte, len("data: 1\n\n"))
+	if _, err := io.ReadFull(resp.Body, first); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for draining := false; !draining; {
+		resp, err := http.Get(at[1] + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		draining = resp.StatusCode == 503
+		_ = resp.Body.Close()
+	}
+	close(next)
+	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "data: 2\n\n" {
+		t.Errorf("the rest of the stream is %q, %v", rest, err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	list, _, err := store.List(t.Context(), key.Filter{}, keep.Page{})
+	if err != nil || len(list) != 1 || list[0].State != key.DoneWithoutBody {
+		t.Errorf("the records are %+v, %v", list, err)
+	}
 }

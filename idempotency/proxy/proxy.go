@@ -32,6 +32,8 @@ type Proxy struct {
 	trusted   []netip.Prefix     // peers whose X-Forwarded-… are believed
 	streams   context.Context    // of event streams, which have no end of their own
 	end       context.CancelFunc // ends streams
+	guarded   context.Context    // of those whose request has a key: it is under way, and without their end in doubt
+	cut       context.CancelFunc // ends guarded
 	draining  atomic.Bool
 
 	// readiness protects the next 2 fields, and is held while they are found out.
@@ -49,6 +51,7 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{cfg: cfg, store: store, upstream: transport(cfg.Dial), elsewhere: transport(nil)}
 	p.streams, p.end = context.WithCancel(context.Background())
+	p.guarded, p.cut = context.WithCancel(context.Background())
 	if p.trusted, err = prefixes(cfg.TrustedProxies); err != nil {
 		return nil, err
 	}
@@ -83,6 +86,7 @@ func (c Config) Validate() error {
 	p, err := New(struct{ idempotency.Store }{}, c)
 	if err == nil {
 		p.end()
+		p.cut()
 	}
 	return err
 }
@@ -120,7 +124,7 @@ func (p *Proxy) forward(upstream *url.URL, identity []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, ended: p.streams, over: func() bool { return false }, guarded: idempotency.Guarded(ctx)}
+		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, p: p, over: func() bool { return false }, guarded: idempotency.Guarded(ctx)}
 		defer func() { c.over() }()
 		c.timer = time.AfterFunc(c.timeout, c.late)
 		defer c.timer.Stop()
@@ -258,6 +262,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	p.end()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
 	defer cancel()
+	defer time.AfterFunc(time.Duration(p.cfg.DrainTimeout)/10*9, p.cut).Stop() // so that there is time to record it
 	err = front.Shutdown(drain)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("proxy: requests under way after %s: %w", time.Duration(p.cfg.DrainTimeout), err), front.Close())
