@@ -100,6 +100,8 @@ var keysBreaks = []Break{
 		`	return a.p.elsewhere.RoundTrip(r)`, `	return a.p.upstream.RoundTrip(r)`, "./idempotency/proxy -run TestDialIsOfTheUpstream"},
 	{"proxy-stops-in-the-middle-of-a-stream", "settled-stays", "idempotency/proxy/upstream.go",
 		`if c.guarded && resp.StatusCode`, `if false && resp.StatusCode`, "./idempotency/proxy -run TestStopWaitsForAStreamWithAKey"},
+	{"guard-token-of-1970-lasts", "no-ambient-power", "idempotency/jwt.go",
+		`c.Expires != nil && at`, `c.Expires != nil && *c.Expires != 0 && at`, "./idempotency -run TestByJWTSubject"},
 	{"guard-announces-a-body-that-is-not-there", "settled-stays", "idempotency/answer.go",
 		`	case !bodyAllowed(status), hasTrailers:`, `	case hasTrailers:`, "./idempotency/proxy -run TestAnswerWithoutABody"},
 	{"proxy-asks-leave-for-a-body-that-is-there", "nothing-lost", "idempotency/proxy/proxy.go",
