@@ -102,6 +102,8 @@ var keysBreaks = []Break{
 		`if c.guarded && resp.StatusCode`, `if false && resp.StatusCode`, "./idempotency/proxy -run TestStopWaitsForAStreamWithAKey"},
 	{"guard-token-of-1970-lasts", "no-ambient-power", "idempotency/jwt.go",
 		`c.Expires != nil && at`, `c.Expires != nil && *c.Expires != 0 && at`, "./idempotency -run TestByJWTSubject"},
+	{"guard-learns-origins-by-method", "explained", "idempotency/route.go",
+		`asked.Method = method; return`, `return`, "./idempotency -run TestOriginOfARuleWithAMethod"},
 	{"guard-announces-a-body-that-is-not-there", "settled-stays", "idempotency/answer.go",
 		`	case !bodyAllowed(status), hasTrailers:`, `	case hasTrailers:`, "./idempotency/proxy -run TestAnswerWithoutABody"},
 	{"proxy-asks-leave-for-a-body-that-is-there", "nothing-lost", "idempotency/proxy/proxy.go",
