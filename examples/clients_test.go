@@ -45,6 +45,7 @@ func TestClients(t *testing.T) {
 			clientActsOnce(t, command, "none") // what it asks about has a state, and no answer
 			clientAsksAgain(t, command, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"act")
 			clientAsksAgain(t, command, "HT")
+			clientIsAnsweredOddly(t, command)
 			clientIsRefused(t, command, "", "429 busy")
 			clientIsRefused(t, command, "lost", "the outcome is unknown")
 		})
@@ -111,6 +112,40 @@ func clientAsksAgain(t *testing.T, command []string, cut string) {
 	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], up.URL, "order-7", "{}")...).CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || got != `200 {"acted":1}` {
 		t.Errorf("the first answer is cut off after %q: the client says %q, %v", cut, got, err)
+	}
+}
+
+// clientIsAnsweredOddly runs a client through answers of gateways that are no text, no object or no time to wait: it asks until it knows, and sends again what
+// was not done.
+func clientIsAnsweredOddly(t *testing.T, command []string) {
+	t.Helper()
+	const unknown = `{"type": "https://keep-run.github.io/keep/problems/outcome-unknown", "instance": "/instance"}`
+	posts := []struct {
+		status      int
+		after, body string
+	}{
+		{502, "0", "Vor\xfcbergehend nicht verf\xfcgbar"}, {503, "-1", ""}, {503, "nan", "null"}, {504, "0", strings.Repeat("[", 200_000)}, {409, "0", unknown}, {409, "0", unknown},
+	}
+	gets := []string{`[]`, "\xff", `{"state": "released", "answer": null}`, `{"state": "done"}`}
+	var asked, looked int
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == "GET" && looked < len(gets):
+			looked++
+			fmt.Fprint(w, gets[looked-1])
+		case asked < len(posts):
+			asked++
+			w.Header().Set("Retry-After", posts[asked-1].after)
+			w.WriteHeader(posts[asked-1].status)
+			fmt.Fprint(w, posts[asked-1].body)
+		default:
+			fmt.Fprint(w, "gr\xfcn")
+		}
+	}))
+	defer up.Close()
+	out, err := exec.CommandContext(t.Context(), command[0], append(command[1:], up.URL, "order-7", "{}")...).CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(got, "200 gr") || asked != len(posts) || looked != len(gets) {
+		t.Errorf("after %d odd answers, and %d about its instance, the client says %q, %v", asked, looked, got, err)
 	}
 }
 

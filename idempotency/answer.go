@@ -291,8 +291,7 @@ func (c *exchange) emit(status int, fields []key.Field, body []byte) {
 		h["Trailer"] = slices.Compact(trailers)
 	}
 	switch {
-	case !bodyAllowed(status):
-	case hasTrailers:
+	case !bodyAllowed(status), hasTrailers:
 		delete(h, "Content-Length")
 	default:
 		h["Content-Length"] = []string{strconv.Itoa(len(body))}

@@ -277,3 +277,66 @@ func TestRetryOfATransactionThatIsNotRecorded(t *testing.T) {
 		}
 	})
 }
+
+// A silencing is a store that answers so many reads, and no more.
+type silencing struct {
+	*flaky
+	answers *atomic.Int64
+}
+
+func (s silencing) Read(ctx context.Context, id key.ID) (key.Record, error) {
+	if s.answers.Add(-1) < 0 {
+		<-ctx.Done()
+		return key.Record{}, context.Cause(ctx)
+	}
+	return s.flaky.Read(ctx, id)
+}
+
+// Also the last look at a record is in bounded time: that of an owner that comes too late, and that of a caller who asked
+// and about whom a probe knew more.
+func TestLastLookIsBounded(t *testing.T) {
+	t.Parallel()
+	silent := func(t *testing.T, cfg idempotency.Config, h http.HandlerFunc) (*world, *atomic.Int64) {
+		answers := new(atomic.Int64)
+		answers.Store(1000)
+		return newWorldOn(t, func(f *flaky) idempotency.Store { return silencing{f, answers} }, cfg, h), answers
+	}
+	within := func(t *testing.T, what string, f func(ctx context.Context)) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		f(ctx)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s took %s, want StoreTimeout at most", what, took)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		took := make(chan struct{})
+		w, answers := silent(t, idempotency.Config{}, func(http.ResponseWriter, *http.Request) { <-took })
+		within(t, "an answer that is too late", func(ctx context.Context) {
+			go func() {
+				synctest.Wait()
+				rec := w.record("k")
+				rec.Fence++ // as another owner has it
+				must(t, w.store.Keys.Write(ctx, rec))
+				answers.Store(1)
+				close(took)
+			}()
+			w.problem(w.do(with("k").WithContext(ctx)), 503, idempotency.KindOutcomeUnknown)
+		})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w, answers := silent(t, rule(idempotency.Rule{Probe: func(context.Context, idempotency.Question) (idempotency.Finding, error) {
+			return idempotency.Finding{Happened: true}, nil
+		}}), func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(502) })
+		w.do(with("k"))
+		path := idempotency.InstancePath + w.record("k").ID.String()
+		answers.Store(1)
+		within(t, "what a probe found", func(ctx context.Context) {
+			if got := w.do(httptest.NewRequestWithContext(ctx, "GET", path, nil)); got.Code != 200 {
+				t.Errorf("it is answered with %d %s", got.Code, got.Body)
+			}
+		})
+	})
+}

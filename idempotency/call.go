@@ -157,6 +157,9 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 	case key.Busy:
 		return c.waited(now)
 	case key.InDoubt:
+		if here { // others saw no renewal of it, as while the store was away, or their clock is ahead
+			return c.waited(now)
+		}
 		return c.doubtful(rec)
 	case key.Replay:
 		c.replay(rec)

@@ -27,19 +27,17 @@ var stableSchemes = []string{"apikey", "api-key", "basic", "bearer", "bot", "dpo
 
 // byCredential takes the Authorization header as the caller, else X-API-Key, else
 // nobody. It refuses what would make each retry another caller, or different people
-// the same one: schemes that sign each request, cookies, and headers that seem to
+// the same one: schemes that sign each request, several credentials, cookies, and headers that seem to
 // hold a credential.
 func byCredential(r *http.Request) (string, error) {
 	if lines := r.Header["Authorization"]; slices.ContainsFunc(lines, isCredentials) {
-		for _, line := range lines {
-			if scheme, _, ok := strings.Cut(strings.TrimSpace(line), " "); ok && !isOneOf(scheme, stableSchemes) {
-				return "", fmt.Errorf("%w: the scheme of its Authorization may sign each request; configure the caller", ErrCallerUnknown)
-			}
+		if scheme, _, ok := strings.Cut(strings.TrimSpace(lines[0]), " "); ok && !isOneOf(scheme, stableSchemes) {
+			return "", fmt.Errorf("%w: the scheme of its Authorization may sign each request; configure the caller", ErrCallerUnknown)
 		}
-		return fmt.Sprintf("Authorization %q", lines), nil
+		return fmt.Sprintf("Authorization %q", lines), isThereOnce("Authorization", lines)
 	}
 	if lines := r.Header["X-Api-Key"]; slices.ContainsFunc(lines, isNotBlank) {
-		return fmt.Sprintf("X-Api-Key %q", lines), nil
+		return fmt.Sprintf("X-Api-Key %q", lines), isThereOnce("X-Api-Key", lines)
 	}
 	for name, lines := range r.Header {
 		if isCredential(name) && slices.ContainsFunc(lines, isCredentials) {
@@ -50,6 +48,15 @@ func byCredential(r *http.Request) (string, error) {
 		return "", fmt.Errorf("%w but perhaps the certificate of the client; configure the caller", ErrCallerUnknown)
 	}
 	return "", nil
+}
+
+// isThereOnce returns an error if a header has several lines: who authenticates may read another one than we do, and a retry that has one of
+// them would be another caller.
+func isThereOnce(name string, lines []string) error {
+	if len(lines) > 1 {
+		return fmt.Errorf("%w: %s is there %d times", ErrCallerUnknown, name, len(lines))
+	}
+	return nil
 }
 
 func isNotBlank(line string) bool { return strings.TrimSpace(line) != "" }
@@ -92,13 +99,11 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	return func(r *http.Request) (string, error) {
 		lines := r.Header[name]
-		switch {
-		case len(lines) == 0 || !isNotBlank(lines[0]):
+		if len(lines) == 0 || !isNotBlank(lines[0]) {
 			return "", fmt.Errorf("%w: %s is missing", ErrCallerUnknown, name)
-		case len(lines) > 1: // who sets one once and twice in the retry would be two callers
-			return "", fmt.Errorf("%w: %s is there %d times", ErrCallerUnknown, name, len(lines))
 		}
-		return fmt.Sprintf("%s %q", name, []string{strings.Trim(lines[0], " \t")}), nil // as a backend gets it: by HTTP/2 it comes as it was sent
+		// As a backend gets it: by HTTP/2 it comes as it was sent.
+		return fmt.Sprintf("%s %q", name, []string{strings.Trim(lines[0], " \t")}), isThereOnce(name, lines)
 	}
 }
 
@@ -107,8 +112,8 @@ func ByHeader(name string) func(*http.Request) (string, error) {
 // must, or who knows a user, a key and a whole request can see its answer. Who does not
 // know the request sees at InstancePath only what state it is in.
 func ByBasic(r *http.Request) (string, error) {
-	if n := len(r.Header["Authorization"]); n > 1 { // who authenticates may read another line than we do
-		return "", fmt.Errorf("%w: Authorization is there %d times", ErrCallerUnknown, n)
+	if err := isThereOnce("Authorization", r.Header["Authorization"]); err != nil {
+		return "", err
 	}
 	user, _, ok := r.BasicAuth()
 	if !ok || user == "" {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	mathrand "math/rand/v2"
 	"net/http"
 	"slices"
@@ -66,8 +67,8 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	name := c.keyOf(r)
-	attempts := cmp.Or(c.Attempts, 5)
-	if !whole || name == "" && !hasKey(r.Header) {
+	attempts, keyless := cmp.Or(c.Attempts, 5), name == "" && !hasKey(r.Header)
+	if !whole || keyless {
 		attempts = 1
 	}
 	for n := 1; ; n++ {
@@ -78,8 +79,11 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 		if try.Header == nil {
 			try.Header = make(http.Header)
 		}
-		if name != "" {
+		switch {
+		case name != "":
 			try.Header.Set(key.Header, name)
+		case keyless:
+			hideBlank(try.Header)
 		}
 		if try.Body = body(); try.Body == http.NoBody {
 			try.Body = nil
@@ -102,6 +106,17 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 // hasKey reports whether a request names a key: what has none may be executed each time that it is sent.
 func hasKey(h http.Header) bool {
 	return slices.ContainsFunc(slices.Concat(h[key.Header], h[key.LegacyHeader]), isNotBlank)
+}
+
+// hideBlank writes headers that name no key in lower case, which means the same to every server: Go's transport takes those that are
+// there for leave to send a request without a body again.
+func hideBlank(h http.Header) {
+	for _, name := range []string{key.Header, key.LegacyHeader} {
+		if lines, ok := h[name]; ok {
+			delete(h, name)
+			h[strings.ToLower(name)] = lines
+		}
+	}
 }
 
 // keyOf returns the key that the request is to get; "" if it has one.
@@ -172,8 +187,8 @@ func (c *Client) again(resp *http.Response, err error, n int) (wait time.Duratio
 // retryAfter returns what the answer's Retry-After asks for.
 func retryAfter(resp *http.Response) (wait time.Duration, said bool) {
 	v := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(v, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second, true
+	if seconds, err := strconv.ParseUint(v, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, math.MaxInt32)) * time.Second, true
 	}
 	if at, err := http.ParseTime(v); err == nil {
 		return max(time.Until(at), 0), true

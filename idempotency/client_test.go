@@ -203,3 +203,53 @@ func TestClientThatTriesOften(t *testing.T) {
 		}
 	})
 }
+
+// A server that asks for more than MaxWait gets no retry, also if it asks for more than any clock has.
+func TestClientIsAskedToStayAway(t *testing.T) {
+	t.Parallel()
+	for _, after := range []string{"11", "2147483648", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
+		s := &script{answers: []func() (*http.Response, error){answers(503, "Retry-After", after), answers(200)}}
+		c := &idempotency.Client{Base: s, FirstWait: time.Nanosecond}
+		resp, err := c.RoundTrip(httptest.NewRequest("POST", "http://example.com/orders", strings.NewReader("order")))
+		if err != nil || resp.StatusCode != 503 || len(s.at) != 1 {
+			t.Errorf("Retry-After %s: %d requests, %v", after, len(s.at), err)
+		}
+	}
+}
+
+// A header that is blank names no key, and is no leave to send the request again, which Go's transport takes it for.
+func TestClientWithABlankKey(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		var runs atomic.Int64
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header[name] == nil {
+				t.Errorf("%s was not sent", name)
+			}
+			if runs.Add(1) != 2 {
+				return
+			}
+			conn, _, err := http.NewResponseController(w).Hijack() // it acted, and the answer is lost
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = conn.Close()
+		}))
+		base := new(http.Transport)
+		c := &http.Client{Transport: &idempotency.Client{Base: base, FirstWait: time.Nanosecond}}
+		for range 2 {
+			r, err := http.NewRequestWithContext(t.Context(), "POST", s.URL, nil)
+			must(t, err)
+			r.Header.Set(name, "")
+			if resp, err := c.Do(r); err == nil {
+				_ = resp.Body.Close()
+			}
+		}
+		if got := runs.Load(); got != 2 {
+			t.Errorf("two requests with a blank %s were executed %d times", name, got)
+		}
+		base.CloseIdleConnections()
+		s.Close()
+	}
+}

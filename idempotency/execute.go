@@ -292,7 +292,8 @@ func (c *exchange) settle(e key.Fact) error {
 	} else {
 		err = c.settleWithout(ctx, tx, e)
 	}
-	if err != nil && e.Evidence != key.Nothing && !errors.Is(err, key.ErrFenced) && !errors.Is(err, errUndone) {
+	harmless := e.Evidence == key.Nothing && (c.claim.Repeatable || c.current().Doubts == 0) // an attempt before may have done it
+	if err != nil && !harmless && !errors.Is(err, key.ErrFenced) && !errors.Is(err, errUndone) {
 		c.g.executing.Store(c.claim.ID, unsettled)
 	}
 	return err
@@ -389,7 +390,9 @@ func (c *exchange) withhold(a *response, err error) {
 	c.g.cfg.Logger.WarnContext(c.r.Context(), "idempotency key: late answer fenced", "key", c.claim.ID.String(), "route", c.rt.name)
 	c.observe(OutcomeFenced, "", 0)
 	// The other owner's answer is the one that counts.
-	rec, err := c.read(context.WithoutCancel(c.r.Context()))
+	ctx, done := c.g.inTime(context.WithoutCancel(c.r.Context()), "read idempotency key")
+	defer done()
+	rec, err := c.read(ctx)
 	if err != nil {
 		c.outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return

@@ -11,9 +11,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"crypto/sha256"
 
@@ -162,7 +165,7 @@ func (g *Guard) hostOf(r *http.Request) string { return cmp.Or(g.cfg.Host, r.Hos
 func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) key.Claim {
 	f := key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), body, rt.Form)
 	c := key.Claim{
-		ID: key.NewID(host, caller, name), Former: key.FormerID(caller, name), Host: host[:min(len(host), 255)],
+		ID: key.NewID(host, caller, name), Former: key.FormerID(caller, name), Host: shownHost(host),
 		Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r), Fingerprint: f, Atomic: rt.Atomic, TTL: rt.TTL,
 		Repeatable: rt.Repeatable != nil && rt.Repeatable(r, body),
 	}
@@ -174,6 +177,14 @@ func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) 
 		c.Alias = key.NewAlias(host, holder, name, f)
 	}
 	return c
+}
+
+// shownHost returns what a record keeps of a host, for people: text that every store takes, and bounded.
+func shownHost(host string) string {
+	if !utf8.ValidString(host) {
+		host = url.PathEscape(host)
+	}
+	return strings.ToValidUTF8(host[:min(len(host), 255)], "") // without half a letter at its end
 }
 
 // shownPath returns what a record keeps of a path, for people: ASCII, and bounded.

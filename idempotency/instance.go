@@ -54,14 +54,16 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 	}
 	c := g.newExchange(w, r, rt)
 	defer c.memory.Leave()
-	if rec.State == key.Unknown && rt.Probe != nil {
+	_, here := g.executing.Load(rec.Fence) // whatever others say of it
+	if rec.State == key.Unknown && !here && rt.Probe != nil {
 		if answer, err := c.probe(rec); answer == found && err == nil {
-			if now, err := g.store.Read(r.Context(), rec.ID); err == nil {
-				rec = now
-			}
+			rec = c.moved(rec)
 		}
 	}
 	s := statusOfRecord(rec, time.Now())
+	if here && s.State == "unknown" {
+		s.State = "running"
+	}
 	if !proved {
 		s.Answer = nil
 	}
@@ -73,6 +75,16 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	c.send(append(text, '\n'))
+}
+
+// moved returns the record that rec became, or rec if that cannot be read now.
+func (c *exchange) moved(rec key.Record) key.Record {
+	ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+	defer done()
+	if now, err := c.g.store.Read(ctx, rec.ID); err == nil {
+		return now
+	}
+	return rec
 }
 
 // recordFor returns the record of a reference and its route, if whoever asks names its
@@ -89,7 +101,7 @@ func (g *Guard) recordFor(r *http.Request, reference string) (rec key.Record, rt
 	if err != nil || rec.Rev == 0 || rec.Expired(time.Now()) {
 		return rec, nil, false, err
 	}
-	if host := key.Host(g.hostOf(r)); rec.Version > 1 && rec.Host != host[:min(len(host), 255)] {
+	if rec.Version > 1 && rec.Host != shownHost(key.Host(g.hostOf(r))) {
 		return rec, nil, false, nil
 	}
 	was := r.Clone(r.Context())

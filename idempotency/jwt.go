@@ -96,7 +96,7 @@ func JWTSubject(h http.Header) string {
 type claims struct {
 	Issuer    string
 	Subject   string
-	Expires   float64
+	Expires   *float64 // nil: it does not
 	NotBefore float64
 }
 
@@ -140,7 +140,7 @@ func (s *JWKS) verify(ctx context.Context, token string, now time.Time) (c claim
 	switch skew := clockSkew.Seconds(); {
 	case c.Subject == "":
 		return c, errors.New("it has no subject")
-	case c.Expires != 0 && at > c.Expires+skew:
+	case c.Expires != nil && at > *c.Expires+skew:
 		return c, errors.New("it has expired")
 	case at < c.NotBefore-skew:
 		return c, errors.New("it is not valid yet")

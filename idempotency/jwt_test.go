@@ -113,6 +113,7 @@ func TestByJWTSubject(t *testing.T) {
 	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + parts[1] + "."
 	for name, token := range map[string]string{
 		"expired":         i.token(t, "EdDSA", "ed", map[string]any{"sub": "ada", "exp": time.Now().Add(-2 * time.Minute).Unix()}),
+		"expired in 1970": i.token(t, "EdDSA", "ed", map[string]any{"sub": "ada", "exp": 0}),
 		"not yet valid":   i.token(t, "EdDSA", "ed", map[string]any{"sub": "ada", "nbf": later}),
 		"no subject":      i.token(t, "EdDSA", "ed", map[string]any{"iss": "i"}),
 		"other signature": newIssuer(t).token(t, "EdDSA", "ed", ok),

@@ -56,7 +56,7 @@ var ErrCannotTell = errors.New("the probe cannot tell")
 // answer of 2xx means that it happened and is kept, unless it may be half since only the
 // end of its connection ends it and it is no complete JSON; 404 means that it did not, any
 // other nothing. If client is nil, http.DefaultClient. An answer over limit bytes
-// tells nothing.
+// tells nothing. What would lead to another place of a path ("..") is asked about in a query alone.
 func ProbeURL(client *http.Client, template string, caller func(Question) string, limit int64) Probe {
 	if client == nil {
 		client = http.DefaultClient
@@ -66,14 +66,17 @@ func ProbeURL(client *http.Client, template string, caller func(Question) string
 		if caller != nil {
 			who = caller(q)
 		}
-		target := strings.NewReplacer("{key}", url.PathEscape(q.Key), "{caller}", url.PathEscape(who)).Replace(template)
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+		target, err := urlOf(template, q.Key, who)
 		if err != nil {
 			return Finding{}, err
 		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+		if err != nil {
+			return Finding{}, withoutURL(err)
+		}
 		resp, err := client.Do(r)
 		if err != nil {
-			return Finding{}, err
+			return Finding{}, withoutURL(err)
 		}
 		defer resp.Body.Close()
 		switch {
@@ -97,6 +100,41 @@ func ProbeURL(client *http.Client, template string, caller func(Question) string
 	}
 }
 
+// urlOf returns the URL that asks about a key and a caller. They are what they are, wherever the template has them: a character that
+// means something in a query would ask about another one, who is not found, or whose answer is shown.
+func urlOf(template, key, caller string) (string, error) {
+	path, _, _ := strings.Cut(template, "?")
+	for name, text := range map[string]string{"{key}": key, "{caller}": caller} {
+		if strings.Contains(path, name) && hasDotSegment(text) {
+			return "", fmt.Errorf("%w: its %s has a part that is a dot or two, which servers take away with what is before it; put it into the query of the URL", ErrCannotTell, name)
+		}
+	}
+	return strings.NewReplacer("{key}", escapeAll(key), "{caller}", escapeAll(caller)).Replace(template), nil
+}
+
+// hasDotSegment reports whether a text leads to another place where it is a part of a path: many servers decode a path before they clean it.
+func hasDotSegment(text string) bool {
+	for part := range strings.SplitSeq(text, "/") {
+		if part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// escapeAll returns a text as it stands in a path as well as in a query: all but what never means anything is escaped (RFC 3986 section 2.3).
+func escapeAll(text string) string {
+	return strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+}
+
+// withoutURL returns an error without the URL that it is about: that has the key, and perhaps the caller, which are never logged.
+func withoutURL(err error) error {
+	if about, ok := errors.AsType[*url.Error](err); ok {
+		return about.Err
+	}
+	return err
+}
+
 // What a probe led to.
 type probed int
 
@@ -104,6 +142,7 @@ const (
 	found      probed = iota // what became of it, and the record moved if there is no error: look again
 	cannotTell               // nobody knows more than before
 	tooEarly                 // "it did not happen", which can't be believed yet
+	unasked                  // the client left before the probe answered, which may know
 )
 
 // probe asks the route's probe and records what it found. An error says that it is not recorded.
@@ -113,6 +152,9 @@ func (c *exchange) probe(rec key.Record) (probed, error) {
 	asked := time.Now()
 	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Host: rec.Host, Caller: rec.Caller,
 		Method: rec.Method, Path: rec.Path, Since: rec.DoubtAt, Header: c.r.Header})
+	if err != nil && c.r.Context().Err() != nil {
+		return unasked, nil
+	}
 	if err != nil {
 		c.g.cfg.Logger.WarnContext(ctx, "idempotency key: probe cannot tell",
 			"key", rec.ID.String(), "route", c.rt.name, "err", err)

@@ -194,8 +194,9 @@ func (g *Guard) route(r *http.Request) *route {
 // learn remembers what an answer allows an origin, for the refusals of all rules about the path: what a browser asks
 // before it sends a key has another method.
 func (g *Guard) learn(origin string, h http.Header, r *http.Request) {
+	asked := *r
 	for _, rt := range g.routes {
-		if rt.isAbout(r) {
+		if slices.ContainsFunc(rt.Methods, func(method string) bool { asked.Method = method; return rt.isAbout(&asked) }) {
 			rt.origins.learn(origin, h)
 		}
 	}

@@ -148,3 +148,18 @@ func TestRulesOfHostsInAnyCase(t *testing.T) {
 		w.ran(10)
 	}
 }
+
+// A page may read why it is refused also where the rule's path names a method: what a browser asks first has another one.
+func TestOriginOfARuleWithAMethod(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, rule(idempotency.Rule{Path: "POST /orders"}), func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Access-Control-Allow-Origin", "https://page.example")
+	})
+	origin := header("Origin", "https://page.example")
+	w.do(with("", origin, func(r *http.Request) { r.Method = "OPTIONS" }))
+	got := w.do(with(`"half`, origin))
+	w.problem(got, 400, idempotency.KindKeyInvalid)
+	if allowed := got.Header().Get("Access-Control-Allow-Origin"); allowed != "https://page.example" {
+		t.Errorf("the refusal allows %q", allowed)
+	}
+}

@@ -48,7 +48,7 @@ func send(url, key, body string) (int, string, error) {
 		case problem == "outcome-unknown":
 			if status, text, err = ask(url, text); err != nil || status != 0 {
 				return status, text, err
-			} // else it is done, and the retry gets the answer
+			} // else the retry gets the answer, or does what was not done
 			doubt = true
 		case problem == "in-progress", status == 502, status == 503, status == 504:
 			doubt = true
@@ -61,7 +61,7 @@ func send(url, key, body string) (int, string, error) {
 }
 
 // ask looks at the instance of a problem until it says what became of the request. The
-// status is 0 if that is done and the answer is not shown there.
+// status is 0 if the request is to be sent again: it is done and the answer is not shown there, or it was not done.
 func ask(url, problem string) (int, string, error) {
 	var p struct {
 		Instance string `json:"instance"`
@@ -80,7 +80,7 @@ func ask(url, problem string) (int, string, error) {
 				Body   string
 			}
 		}
-		if err == nil && json.Unmarshal([]byte(text), &s) == nil && s.State == "done" {
+		if err == nil && json.Unmarshal([]byte(text), &s) == nil && (s.State == "done" || s.State == "released") {
 			return s.Answer.Status, s.Answer.Body, nil
 		}
 		pause(n, header)

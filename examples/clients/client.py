@@ -15,6 +15,7 @@ import urllib.request
 ATTEMPTS = 8
 
 NO_ANSWER = (OSError, http.client.HTTPException)  # the second one is of an answer that was cut off
+NO_OBJECT = (ValueError, AttributeError, RecursionError)  # of an answer that is no JSON, no object, or nested without end
 
 
 class OutcomeUnknown(Exception):
@@ -46,15 +47,18 @@ def send(url, key, body):
 
 
 def ask(url, problem):
-    """Looks at the instance of a problem until the request is done; None if its answer is not shown there."""
+    """Looks at the instance of a problem until it is known what became of the request.
+
+    Returns its answer; None if the request is to be sent again, since that is not shown there, or nothing was done.
+    """
     instance = json.loads(problem).get("instance")
-    for n in range(ATTEMPTS if instance else 0):
+    for n in range(ATTEMPTS if isinstance(instance, str) else 0):
         try:
             _, _, text = do("GET", urllib.parse.urljoin(url, instance))
             said = json.loads(text)
-            if said.get("state") == "done":
-                return said["answer"]
-        except (*NO_ANSWER, ValueError):
+            if said.get("state") in ("done", "released"):
+                return said.get("answer")
+        except (*NO_ANSWER, *NO_OBJECT):
             pass  # asked again
         pause(n, {})
     raise OutcomeUnknown("the outcome is unknown")
@@ -69,16 +73,21 @@ def do(method, url, key=None, body=None):
         request.add_header("Idempotency-Key", key)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, answer.headers, answer.read().decode()
+            return answer.status, answer.headers, text_of(answer)
     except urllib.error.HTTPError as answer:
-        return answer.code, answer.headers, answer.read().decode()
+        return answer.code, answer.headers, text_of(answer)
+
+
+def text_of(answer):
+    """Returns the body as text, also one that is none: a gateway may answer in another encoding."""
+    return answer.read().decode(errors="replace")
 
 
 def kind_of(text):
     """Returns the last part of a problem's type; "" if text is none."""
     try:
         return json.loads(text).get("type", "").rsplit("/", 1)[-1]
-    except (ValueError, AttributeError):
+    except NO_OBJECT:
         return ""
 
 
@@ -87,6 +96,8 @@ def pause(n, headers):
     try:
         wait = float(headers.get("Retry-After"))
     except (TypeError, ValueError):
+        wait = -1
+    if not wait >= 0:  # also what is no number
         wait = 0.1 * 2**n
     time.sleep(min(wait, 10))
 

@@ -42,14 +42,19 @@ export async function send(url: string, key: string, body: string): Promise<Answ
   throw new OutcomeUnknown("the outcome is unknown");
 }
 
-/** Looks at the instance of a problem until the request is done; null if its answer is not shown there. */
+/**
+ * Looks at the instance of a problem until it is known what became of the request. Returns its answer; null if the
+ * request is to be sent again, since that is not shown there, or nothing was done.
+ */
 async function ask(url: string, problem: string): Promise<Answer | null> {
   const instance: unknown = JSON.parse(problem).instance;
   for (let n = 0; typeof instance === "string" && n < attempts; n++) {
     try {
       const resp = await fetch(new URL(instance, url), { headers: credentials() });
       const said = await resp.json();
-      if (said.state === "done") return said.answer && { status: said.answer.status, body: said.answer.body ?? "" };
+      if (said.state === "done" || said.state === "released") {
+        return (said.answer ?? null) && { status: said.answer.status, body: said.answer.body ?? "" };
+      }
     } catch {
       // asked again
     }
@@ -74,7 +79,7 @@ function kindOf(text: string): string {
 /** Waits before the next attempt: as long as the server asks, else longer and longer. */
 function pause(n: number, retryAfter: string | null): Promise<void> {
   const asked = retryAfter === null ? NaN : Number(retryAfter) * 1000;
-  const wait = Number.isNaN(asked) ? 100 * 2 ** n : asked;
+  const wait = asked >= 0 ? asked : 100 * 2 ** n;
   return new Promise((done) => setTimeout(done, Math.min(wait, 10_000)));
 }
 

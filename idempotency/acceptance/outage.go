@@ -23,7 +23,7 @@ func outage() []testCase {
 			return p.once(request{}, request{})
 		}),
 		c("an answered key is not run again", anything, func(p *probe) error {
-			first, err := p.send(request{})
+			first, err := p.first(request{})
 			if err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ func outage() []testCase {
 			if err != nil {
 				return err
 			}
-			return p.once(request{}, request{})
+			return p.still(first, request{})
 		}),
 		c("a request without a key passes", programmable, func(p *probe) error {
 			return p.without(func() error {

@@ -250,13 +250,28 @@ func (p *probe) name(r *http.Request, q request) {
 
 // once sends q, then again, and wants one run and a replay.
 func (p *probe) once(first, again request) error {
-	a, err := p.send(first)
+	a, err := p.first(first)
 	if err != nil {
-		return fmt.Errorf("first request: %w", err)
+		return err
 	}
-	if a.status >= 400 && len(first.do) == 0 {
-		return fmt.Errorf("the first request got %s", a)
+	return p.still(a, again)
+}
+
+// first sends a request, and wants that it works.
+func (p *probe) first(q request) (response, error) {
+	a, err := p.send(q)
+	if err != nil {
+		return a, fmt.Errorf("first request: %w", err)
 	}
+	if a.status >= 400 && len(q.do) == 0 {
+		return a, fmt.Errorf("the first request got %s", a)
+	}
+	return a, nil
+}
+
+// still sends a request again, and wants the answer a of the first one, and no other run. Where nothing counts the runs the answer
+// alone tells.
+func (p *probe) still(a response, again request) error {
 	b, err := p.send(again)
 	if err != nil {
 		return fmt.Errorf("retry: %w", err)
@@ -268,6 +283,11 @@ func (p *probe) once(first, again request) error {
 		return fmt.Errorf("the retry's body is %s, want %s", b, a)
 	case !b.replayed():
 		return fmt.Errorf("the retry is not marked with Idempotent-Replayed: %s", b)
+	}
+	for _, name := range []string{"Content-Type", "Location"} { // what clients read
+		if was, is := a.header.Values(name), b.header.Values(name); !slices.Equal(was, is) {
+			return fmt.Errorf("the retry has %s: %q, want %q", name, is, was)
+		}
 	}
 	return p.ran(1)
 }

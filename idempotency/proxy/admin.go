@@ -116,7 +116,9 @@ func (p *Proxy) takesWrites(ctx context.Context) error {
 // serveUnknown writes how many keys wait for somebody who knows, of all proxies on
 // the database.
 func (p *Proxy) serveUnknown(w http.ResponseWriter, r *http.Request) {
-	n, err := idempotency.NewKeys(p.store).Unknown(r.Context())
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second) // who scrapes waits no longer than some seconds for all
+	defer cancel()
+	n, err := idempotency.NewKeys(p.store).Unknown(ctx)
 	if err != nil {
 		return // a gauge that is missing says more than a wrong one
 	}

@@ -120,8 +120,8 @@ type Config struct {
 	// Logger receives what a person should know. If nil, slog.Default().
 	Logger *slog.Logger `toml:"-"`
 
-	// Dial connects to the upstream, as over a Unix socket. What it takes longer than 20 s for, a probe may ask about too early. If
-	// nil, TCP.
+	// Dial connects to the upstream, as over a Unix socket. What it takes longer than 20 s for, a probe may ask about too early. A
+	// probe, or an issuer's keys, whose URL has not the scheme, host and port of Upstream is reached by TCP. If nil, all is.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error) `toml:"-"`
 
 	// Ready, if not nil, is called with the addresses once they are listened on;
@@ -213,7 +213,7 @@ func (r Route) probe(client *http.Client) (idempotency.Probe, error) {
 	switch name, byHeader := strings.CutPrefix(r.Caller, "header:"); {
 	case r.ProbeCaller == "", r.ProbeCaller == "hash":
 	case r.ProbeCaller == "value" && byHeader:
-		caller = func(q idempotency.Question) string { return q.Header.Get(name) }
+		caller = func(q idempotency.Question) string { return strings.Trim(q.Header.Get(name), " \t") } // as ByHeader takes it, and the backend got it
 	case r.ProbeCaller == "value" && r.Caller == "basic":
 		caller = func(q idempotency.Question) string {
 			user, _, _ := (&http.Request{Header: q.Header}).BasicAuth()

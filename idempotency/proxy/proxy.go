@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,16 +22,19 @@ import (
 
 // A Proxy is a guard in front of a backend. Make one with New.
 type Proxy struct {
-	cfg      Config
-	store    idempotency.Store
-	guard    *idempotency.Guard
-	upstream *http.Transport
-	handler  http.Handler
-	metrics  metrics
-	trusted  []netip.Prefix     // peers whose X-Forwarded-… are believed
-	streams  context.Context    // of event streams, which have no end of their own
-	end      context.CancelFunc // ends streams
-	draining atomic.Bool
+	cfg       Config
+	store     idempotency.Store
+	guard     *idempotency.Guard
+	upstream  *http.Transport
+	elsewhere *http.Transport // to probes and issuers that are not the upstream
+	handler   http.Handler
+	metrics   metrics
+	trusted   []netip.Prefix     // peers whose X-Forwarded-… are believed
+	streams   context.Context    // of event streams, which have no end of their own
+	end       context.CancelFunc // ends streams
+	guarded   context.Context    // of those whose request has a key: it is under way, and without their end in doubt
+	cut       context.CancelFunc // ends guarded
+	draining  atomic.Bool
 
 	// readiness protects the next 2 fields, and is held while they are found out.
 	readiness sync.Mutex
@@ -45,8 +49,9 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{cfg: cfg, store: store, upstream: transport(cfg.Dial)}
+	p := &Proxy{cfg: cfg, store: store, upstream: transport(cfg.Dial), elsewhere: transport(nil)}
 	p.streams, p.end = context.WithCancel(context.Background())
+	p.guarded, p.cut = context.WithCancel(context.Background())
 	if p.trusted, err = prefixes(cfg.TrustedProxies); err != nil {
 		return nil, err
 	}
@@ -54,7 +59,7 @@ func New(store idempotency.Store, cfg Config) (*Proxy, error) {
 	var mistakes []error
 	identity := []string{key.Header, key.LegacyHeader, "Authorization", "X-Api-Key", "Content-Type"} // that of the zero Route, and the fingerprint's
 	for _, r := range cfg.Routes {
-		rule, reads, err := r.rule(&http.Client{Transport: p.upstream, CheckRedirect: noRedirect})
+		rule, reads, err := r.rule(&http.Client{Transport: asked{p, upstream}, CheckRedirect: noRedirect})
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("proxy: %w", err))
 		}
@@ -81,6 +86,7 @@ func (c Config) Validate() error {
 	p, err := New(struct{ idempotency.Store }{}, c)
 	if err == nil {
 		p.end()
+		p.cut()
 	}
 	return err
 }
@@ -105,6 +111,9 @@ func (p *Proxy) forward(upstream *url.URL, identity []string) http.Handler {
 			r.Out.Host = r.In.Host
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came, even if it can't be parsed
 			sendOnce(r.Out.Header)
+			if callOf(r.In).guarded { // its body is here: the client got its leave, or needed none
+				r.Out.Header.Del("Expect")
+			}
 		},
 		Transport:      p.upstream,
 		FlushInterval:  -1, // what the backend sent, the client gets
@@ -115,7 +124,8 @@ func (p *Proxy) forward(upstream *url.URL, identity []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancelCause(r.Context())
 		defer cancel(nil)
-		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, ended: p.streams, guarded: idempotency.Guarded(ctx)}
+		c := &upstreamCall{timeout: time.Duration(p.cfg.UpstreamTimeout), cancel: cancel, p: p, over: func() bool { return false }, guarded: idempotency.Guarded(ctx)}
+		defer func() { c.over() }()
 		c.timer = time.AfterFunc(c.timeout, c.late)
 		defer c.timer.Stop()
 		r = r.WithContext(c.trace(ctx))
@@ -202,6 +212,20 @@ func transport(dial func(ctx context.Context, network, address string) (net.Conn
 	return t
 }
 
+// asked sends what the proxy asks itself, of probes and issuers: to the upstream the way that leads there, and nowhere else.
+type asked struct {
+	p        *Proxy
+	upstream *url.URL
+}
+
+// RoundTrip sends a request.
+func (a asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == a.upstream.Scheme && strings.EqualFold(r.URL.Host, a.upstream.Host) {
+		return a.p.upstream.RoundTrip(r)
+	}
+	return a.p.elsewhere.RoundTrip(r)
+}
+
 // Run listens and serves until ctx is done, or the database was removed or replaced under it
 // (keep.ErrReplaced), then drains. It returns nil after a clean end, and what went wrong otherwise.
 func (p *Proxy) Run(ctx context.Context) error {
@@ -238,6 +262,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	p.end()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
 	defer cancel()
+	defer time.AfterFunc(time.Duration(p.cfg.DrainTimeout)/10*9, p.cut).Stop() // so that there is time to record it
 	err = front.Shutdown(drain)
 	if err != nil {
 		err = errors.Join(fmt.Errorf("proxy: requests under way after %s: %w", time.Duration(p.cfg.DrainTimeout), err), front.Close())
@@ -245,6 +270,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 	err = errors.Join(err, back.Close(), local.Close())
 	work.Wait()
 	p.upstream.CloseIdleConnections()
+	p.elsewhere.CloseIdleConnections()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, http.ErrServerClosed) {
 		err = errors.Join(cause, err)
 	}

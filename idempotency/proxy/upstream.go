@@ -22,7 +22,8 @@ type upstreamCall struct {
 	timeout  time.Duration
 	timer    *time.Timer // fires when the backend was silent for too long
 	cancel   context.CancelCauseFunc
-	ended    context.Context // of the proxy's streams
+	p        *Proxy
+	over     func() bool // forgets that the end of the proxy ends the call
 	guarded  bool
 	sent     atomic.Bool // a connection was there: something may have left
 	answered atomic.Bool // the answer began
@@ -48,14 +49,18 @@ func (c *upstreamCall) late() {
 }
 
 // begin watches the body of an answer that began. An event stream may be silent for
-// as long as it likes, but not hold up the end of the proxy.
+// as long as it likes, but not hold up the end of the proxy longer than requests may.
 func (c *upstreamCall) begin(resp *http.Response) error {
 	c.answered.Store(true)
 	c.timer.Stop()
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := resp.StatusCode == http.StatusSwitchingProtocols || media == "text/event-stream"
 	if stream {
-		context.AfterFunc(c.ended, func() { c.cancel(errDraining) })
+		ended := c.p.streams
+		if c.guarded && resp.StatusCode != http.StatusSwitchingProtocols {
+			ended = c.p.guarded
+		}
+		c.over = context.AfterFunc(ended, func() { c.cancel(errDraining) })
 	}
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:

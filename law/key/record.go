@@ -84,7 +84,13 @@ func NewAlias(host, holder, key string, f Fingerprint) ID {
 // that its scheme has anyway. Every other spelling is a host of its own, also a dot before a port ("h.:8080"): a client that
 // tries again spells it as before, and records that are there would not be found under another one.
 func Host(authority string) string {
-	host := strings.TrimSuffix(strings.ToLower(authority), ".")
+	lower := []byte(authority)
+	for i, c := range lower { // ASCII alone: by HTTP/2 a host may have any bytes, which must not become those of another one
+		if 'A' <= c && c <= 'Z' {
+			lower[i] += 'a' - 'A'
+		}
+	}
+	host := strings.TrimSuffix(string(lower), ".")
 	for _, port := range []string{":80", ":443"} {
 		if rest, ok := strings.CutSuffix(host, port); ok && (strings.HasSuffix(rest, "]") || !strings.Contains(rest, ":")) {
 			return rest
