@@ -306,7 +306,7 @@ func (b *below) of(ctx context.Context, e *RedoEvent) error {
 			if err != nil {
 				return err
 			}
-			e.Below = append(e.Below, calls...)
+			e.Below, e.More = append(e.Below, calls...), e.More || len(later) == maxBelow
 			for _, r := range later {
 				by[r.ID] = true
 			}
