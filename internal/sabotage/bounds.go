@@ -139,6 +139,8 @@ var boundsBreaks = []Break{
 		`		if failed {`, `		if false && failed {`, "./web -run TestSeveralAnswersThatFailAreLogged"},
 	{"key-of-a-checkpoint-is-mangled", "explained", "web/checkpoint.go",
 		`return "of:" + noteMark(key)`, `return "of:" + key`, "./web -run TestCheckpointKeyWithHiddenCharacters"},
+	{"attempt-of-an-undone-skip-is-looked-at-before", "once", "api/actions.go",
+		`case isShown && action == keep.Unskip:`, `case false:`, "./api -run TestSkipIsOfTheAttemptThatWasNamed"},
 	{"attempt-of-a-skip-is-looked-at-before", "once", "api/actions.go",
 		`case isShown && action == keep.Skip:`, `case false:`, "./api -run TestSkipIsOfTheAttemptThatWasNamed"},
 	{"other-entry-is-the-one-in-force", "explained", "view/diff.go",
