@@ -337,5 +337,12 @@ func TestSecretAndAccountAreReplacedAsTheyWereShown(t *testing.T) {
 	if put.put["work-mail"] != "key of a shop" || !put.over["work-mail"].Equal(time.Time(accounts.list[1].ConnectedAt)) {
 		t.Errorf("put %v over %v", put.put, put.over)
 	}
+	accounts.first = func() { // after the page of the form was compared
+		accounts.list[1].ConnectedBy, accounts.list[1].ConnectedAt = "eve", api.Time(time.Now().Add(time.Hour))
+	}
+	admin.post("/accounts/work-mail/revoke", formOf(t, admin.get("/accounts/work-mail").body)...).want(t, http.StatusConflict, "Not in this state", "eve connected it")
+	if accounts.first = nil; accounts.list[1].Status != keep.AccountOK {
+		t.Errorf("what eve connected is %s", accounts.list[1].Status)
+	}
 	admin.post("/accounts/work-mail/revoke", formOf(t, admin.get("/accounts/work-mail").body)...).want(t, http.StatusOK)
 }
