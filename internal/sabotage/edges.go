@@ -450,6 +450,17 @@ var edgesBreaks = []Break{
 		`		if err := check(a); err != nil {`, `		if err := check(a); err != nil && told == nil {`, "./host/account -run TestRevokeOfWhatWasShown"},
 	{"page-revokes-whichever-account-is-there", "nothing-lost", "web/accounts.go",
 		`s.cfg.Accounts.Revoke(r.Context(), a.Name, a.Connected)`, `s.cfg.Accounts.Revoke(r.Context(), a.Name, time.Time{})`, "./web -run TestSecretAndAccountAreReplacedAsTheyWereShown"},
+	{"doubts-behind-many-are-not-looked-for", "explained", "view/overview.go",
+		`			if p.After = next; next == "" {
+				break
+			}
+		}
+	}
+	return out, nil`, `			p.After = next
+			break
+		}
+	}
+	return out, nil`, "./view -run TestDoubtsBehindMany"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
