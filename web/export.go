@@ -46,12 +46,18 @@ func (s *site) exportCSV(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inert keeps a spreadsheet from running a cell that begins like a formula.
+// inert keeps a spreadsheet from running a cell that begins like a formula. Where lists are written with semicolons, one splits at
+// them, and at the end of a line, also within what is one cell here.
 func inert(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+	var b strings.Builder
+	for i, begins := 0, true; i < len(s); i++ {
+		if c := s[i]; begins && strings.IndexByte("=+-@", c) >= 0 || i == 0 && (c == '\t' || c == '\r') {
+			b.WriteByte('\'')
+		}
+		b.WriteByte(s[i])
+		begins = strings.IndexByte(";\t\r\n", s[i]) >= 0 || begins && s[i] == '"'
 	}
-	return s
+	return b.String()
 }
 
 // exportJSON writes the records that a filter matches, newest first, as an array of

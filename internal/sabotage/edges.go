@@ -461,6 +461,8 @@ var edgesBreaks = []Break{
 		}
 	}
 	return out, nil`, "./view -run TestDoubtsBehindMany"},
+	{"formula-behind-a-semicolon-is-run", "no-ambient-power", "web/export.go",
+		`begins = strings.IndexByte(";\t\r\n", s[i]) >= 0 || begins && s[i] == '"'`, `begins = false`, "./web -run TestExportHasNoFormulas"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
