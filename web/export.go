@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 )
 
 // exportPage is how many records are read at once. An export is written while it
@@ -98,6 +99,9 @@ func (s *site) export(w http.ResponseWriter, r *http.Request, f keep.MutationFil
 	rc := http.NewResponseController(w)
 	for p := (keep.Page{Limit: exportPage, Bare: bare}); ; {
 		ms, next, err := s.cfg.Store.Mutations(r.Context(), f, p)
+		if err == nil { // a right may end while an export is written
+			err = access.Still(r.Context())
+		}
 		for i := 0; err == nil && i < len(ms); i++ {
 			err = write(ms[i])
 		}
