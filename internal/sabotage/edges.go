@@ -467,6 +467,8 @@ var edgesBreaks = []Break{
 		`err = access.Still(r.Context())`, `_ = access.Still`, "./web -run TestDownloadEndsWithItsRight"},
 	{"backup-outlives-its-right", "permitted", "web/backup.go",
 		`cmp.Or(r.Context().Err(), access.Still(r.Context()))`, `cmp.Or(r.Context().Err(), nil)`, "./web -run TestDownloadEndsWithItsRight"},
+	{"question-about-a-tool-with-a-slash-is-nowhere", "explained", "web/funcs.go",
+		`return pathEscape(fmt.Sprint(id))`, `return fmt.Sprint(id)`, "./web -run TestQuestionAboutAToolOfAnyName"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
