@@ -469,6 +469,8 @@ var edgesBreaks = []Break{
 		`cmp.Or(r.Context().Err(), access.Still(r.Context()))`, `cmp.Or(r.Context().Err(), nil)`, "./web -run TestDownloadEndsWithItsRight"},
 	{"question-about-a-tool-with-a-slash-is-nowhere", "explained", "web/funcs.go",
 		`return pathEscape(fmt.Sprint(id))`, `return fmt.Sprint(id)`, "./web -run TestQuestionAboutAToolOfAnyName"},
+	{"page-of-a-busy-host-is-never-read", "explained", "web/template/layout.html",
+		`hx-sync="this:queue last"`, `hx-sync="this:replace"`, "./web -run TestLivePageOfABusyHost"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
