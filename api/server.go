@@ -55,8 +55,10 @@ type Skipper interface {
 	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.UnskipResult, error)
 }
 
-// A ShownSkipper leaves events undone, and undoes that, as they were shown.
+// A ShownSkipper leaves inputs and events undone, and undoes that, as they were shown.
 type ShownSkipper interface {
+	SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (operator.SkipResult, error)
+	UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (operator.UnskipResult, error)
 	SkipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int) (operator.SkipResult, error)
 	UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int) (operator.UnskipResult, error)
 }

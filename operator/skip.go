@@ -75,12 +75,45 @@ func (e *EventError) Error() string {
 // SkipInput leaves an input undone: every event that it caused is skipped as
 // SkipEvents does, and the input is marked skipped.
 func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, func([]keep.Event) error { return nil })
+}
+
+// SkipShownInput is SkipInput of an input whose events were done again that often (Redone), else *EventError: who leaves what was
+// shown does not leave what somebody had done again since.
+func (o *Operator) SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, asShown(redone))
+}
+
+// Redone is how often events were done again, all together.
+func Redone(events []keep.Event) (n int) {
+	for _, ev := range events {
+		n += ev.Attempt() - 1
+	}
+	return n
+}
+
+// asShown returns what refuses the events of an input if one of them was done again since they were shown.
+func asShown(redone int) func([]keep.Event) error {
+	return func(events []keep.Event) error {
+		if Redone(events) <= redone {
+			return nil
+		}
+		i := slices.IndexFunc(events, func(ev keep.Event) bool { return ev.Attempt() > 1 })
+		return &EventError{events[i].Topic, events[i].MessageID, fmt.Sprintf("it is at attempt %d: something of its input was done again since that was shown", events[i].Attempt())}
+	}
+}
+
+// skipInput is SkipInput of an input whose events check accepts.
+func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, check func([]keep.Event) error) (SkipResult, error) {
 	return retryStale(ctx, func() (SkipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		if err != nil {
 			return SkipResult{}, err
 		}
 		events, err := o.causedBy(ctx, w, id)
+		if err == nil {
+			err = check(events)
+		}
 		if err != nil {
 			return SkipResult{}, err
 		}

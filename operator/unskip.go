@@ -66,6 +66,17 @@ func (o *Operator) unskipEvents(ctx context.Context, w keep.WorkflowName, topic 
 // those of them that are skipped become pending, as UnskipEvents says. Those that cannot
 // be are in Kept. If none can be, the error is *UnskipError.
 func (o *Operator) UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (UnskipResult, error) {
+	return o.unskipInput(ctx, w, id, func([]keep.Event) error { return nil })
+}
+
+// UnskipShownInput is UnskipInput of an input whose events were done again that often (Redone), else *EventError: what another attempt
+// did would be done a second time.
+func (o *Operator) UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (UnskipResult, error) {
+	return o.unskipInput(ctx, w, id, asShown(redone))
+}
+
+// unskipInput is UnskipInput of an input whose events check accepts.
+func (o *Operator) unskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, check func([]keep.Event) error) (UnskipResult, error) {
 	return retryStale(ctx, func() (UnskipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		switch {
@@ -77,6 +88,9 @@ func (o *Operator) UnskipInput(ctx context.Context, w keep.WorkflowName, id keep
 			return UnskipResult{}, &UnskipError{"input " + string(id), "it is " + string(in.Status) + ", not skipped; single events of it may be"}
 		}
 		events, err := o.causedBy(ctx, w, id)
+		if err == nil {
+			err = check(events)
+		}
 		if err != nil {
 			return UnskipResult{}, err
 		}

@@ -207,12 +207,21 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 
 // shownAttempt returns the attempt of an item or an event that the page of a form showed.
 func shownAttempt(r *http.Request) (int, error) {
+	attempt, err := shownNumber(r, "attempt")
+	if err == nil && attempt < 1 {
+		err = refusef("there is no attempt %d", attempt)
+	}
+	return attempt, err
+}
+
+// shownNumber returns a number by which a form says what its page showed.
+func shownNumber(r *http.Request, field string) (int, error) {
 	if err := parseForm(r); err != nil {
 		return 0, err
 	}
-	attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
-	if err != nil || attempt < 1 {
+	n, err := strconv.Atoi(r.PostForm.Get(field))
+	if err != nil {
 		return 0, refusef("what is decided is shown first")
 	}
-	return attempt, nil
+	return n, nil
 }

@@ -141,6 +141,42 @@ func TestSkipIsUndoneOfTheAttemptThatWasShown(t *testing.T) {
 	}
 }
 
+// A stale page of an input neither leaves nor takes up what somebody had done again since.
+func TestInputIsSkippedAsItWasShown(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	event := keep.SkipEvents{Topic: "t", IDs: []keep.MessageID{"17"}}
+	redone := func(attempt int) keep.RedoEvents {
+		return keep.RedoEvents{Topic: "t", IDs: event.IDs, Attempt: attempt, By: "bob"}
+	}
+	def := keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{{Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), Definition: def, CreatedAt: now}},
+		keep.PutInput{Input: keep.Input{ID: "in_17", Workflow: "w", Source: "s", ExternalID: "17", Title: "Order 17", CreatedAt: now}},
+		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "17", CausedBy: []keep.InputID{"in_17"}, CreatedAt: now}})
+	ask := pagesWith(t, db)
+	form := func() url.Values { return hiddenIn(t, ask("GET", "/inputs/in_17", nil).body) }
+	skip := form()
+	commit(t, db, "w", now, keep.SkipInput{Input: "in_17"}, event)
+	unskip := form()
+	commit(t, db, "w", now, redone(1), keep.UnskipInput{Input: "in_17"}) // others do it again,
+	ask("POST", "/inputs/in_17/skip", skip).want(t, http.StatusConflict, "Not in this state", "done again since")
+	commit(t, db, "w", now, keep.SkipInput{Input: "in_17"}, event) // and leave it then
+	ask("POST", "/inputs/in_17/unskip", unskip).want(t, http.StatusConflict, "Not in this state", "done again since")
+	for _, verb := range []string{"skip", "unskip"} {
+		ask("POST", "/inputs/in_17/"+verb, nil).want(t, http.StatusBadRequest, "shown first")
+	}
+	if in, err := db.Input(t.Context(), "in_17"); err != nil || in.Status != keep.InputSkipped {
+		t.Errorf("the input is %s, %v", in.Status, err)
+	}
+	ask("POST", "/inputs/in_17/unskip", form()).want(t, http.StatusSeeOther)
+	skip = form()
+	commit(t, db, "w", now, keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "18", CausedBy: []keep.InputID{"in_17"}, CreatedAt: now}}) // it moves on
+	ask("POST", "/inputs/in_17/skip", skip).want(t, http.StatusSeeOther)
+	if in, err := db.Input(t.Context(), "in_17"); err != nil || in.Status != keep.InputSkipped {
+		t.Errorf("the input is %s, %v", in.Status, err)
+	}
+}
+
 // A stale page resumes no workflow that was paused again since for another reason, and overwrites no note.
 func TestPauseIsOfWhatWasShown(t *testing.T) {
 	db := memory.New()

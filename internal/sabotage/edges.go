@@ -471,6 +471,8 @@ var edgesBreaks = []Break{
 		`return pathEscape(fmt.Sprint(id))`, `return fmt.Sprint(id)`, "./web -run TestQuestionAboutAToolOfAnyName"},
 	{"page-of-a-busy-host-is-never-read", "explained", "web/template/layout.html",
 		`hx-sync="this:queue last"`, `hx-sync="this:replace"`, "./web -run TestLivePageOfABusyHost"},
+	{"skip-of-an-input-is-undone-by-an-old-page", "once", "operator/skip.go",
+		`if Redone(events) <= redone {`, `if Redone(events) <= redone+1 {`, "./web -run TestInputIsSkippedAsItWasShown"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
