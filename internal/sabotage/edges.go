@@ -473,6 +473,8 @@ var edgesBreaks = []Break{
 		`hx-sync="this:queue last"`, `hx-sync="this:replace"`, "./web -run TestLivePageOfABusyHost"},
 	{"skip-of-an-input-is-undone-by-an-old-page", "once", "operator/skip.go",
 		`if Redone(events) <= redone {`, `if Redone(events) <= redone+1 {`, "./web -run TestInputIsSkippedAsItWasShown"},
+	{"stop-takes-the-note-of-a-pause-away", "nothing-lost", "operator/budget.go",
+		`err := o.PauseRunning(ctx, name, note)`, `err := o.Pause(ctx, name, note)`, "./operator -run TestStopKeepsTheNoteOfAPause"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
