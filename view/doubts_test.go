@@ -57,3 +57,35 @@ func TestDoubtsBehindMany(t *testing.T) {
 		t.Errorf("the calls that no open run waits for are %v", keys)
 	}
 }
+
+// A call in doubt that waits for the answer whether an account is of the same user says which question that is, however many
+// questions of its kind are newer.
+func TestUserQuestionBehindMany(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	s := memory.New()
+	commit := func(w keep.WorkflowName, cs ...keep.Change) {
+		t.Helper()
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_user_1", Kind: keep.AskPermission, Title: "account:mail", Question: "Is it the same user?", CreatedAt: at}})
+	f := &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeSameUser, Tool: "mail.send"}
+	r := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "act", Kind: keep.Consumer, Phase: keep.Mutating, Status: keep.StatusReconciliation,
+		Mutation: "mut_1", Error: f, CreatedAt: at, UpdatedAt: at}
+	m := keep.Mutation{Key: "mut_1", Workflow: "w", Run: r.ID, Tool: "mail.send", Level: keep.LevelWitness, Token: "t", Pin: []byte(`{"as":{"account:mail":"1"}}`), PinHash: "00", State: keep.NeedsReconcile,
+		CanReconcile: true, Doubted: true, Error: f, Attempts: 1, NextReconcileAt: at.Add(time.Hour), CallDeadline: at, CreatedAt: at, UpdatedAt: at}
+	commit("w", keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: at, Definition: keep.Definition{Name: "w"}}},
+		keep.PutRun{Run: r}, keep.PutMutation{Mutation: m})
+	for i := range view.MaxQuestions {
+		id := fmt.Sprintf("%04d", i)
+		commit("w", keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID("esc_" + id), Kind: keep.AskPermission, Workflow: "w", Run: keep.RunID("run_of_" + id), Question: "Refused.", CreatedAt: at}})
+	}
+	runs, err := view.Explain(t.Context(), s, []keep.Run{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := runs[0].Question; q == nil || q.ID != "esc_user_1" {
+		t.Errorf("the question about the run is %+v", q)
+	}
+}

@@ -475,6 +475,10 @@ var edgesBreaks = []Break{
 		`if Redone(events) <= redone {`, `if Redone(events) <= redone+1 {`, "./web -run TestInputIsSkippedAsItWasShown"},
 	{"stop-takes-the-note-of-a-pause-away", "nothing-lost", "operator/budget.go",
 		`err := o.PauseRunning(ctx, name, note)`, `err := o.Pause(ctx, name, note)`, "./operator -run TestStopKeepsTheNoteOfAPause"},
+	{"user-question-behind-many-is-none", "explained", "view/asked.go",
+		`if p.After = next; err != nil || next == "" {
+			return asked, err`, `if p.After = next; true {
+			return asked, err`, "./view -run TestUserQuestionBehindMany"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
