@@ -479,6 +479,8 @@ var edgesBreaks = []Break{
 		`if p.After = next; err != nil || next == "" {
 			return asked, err`, `if p.After = next; true {
 			return asked, err`, "./view -run TestUserQuestionBehindMany"},
+	{"item-is-done-again-with-a-beginning-shown", "once", "engine/question.go",
+		`cut(string(x.mut.Payload), maxShown), x.wouldSend)`, `cut(string(x.mut.Payload), maxShown), cut(string(x.wouldSend), maxShown))`, "./engine -run TestLookBeforeSendingAgainFindsOtherContent"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
