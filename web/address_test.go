@@ -14,7 +14,7 @@ import (
 // A question is found, read and answered on the pages whatever is in its id: that about the calls of a tool which are stopped has the
 // name of the tool, and an MCP server calls its tools as it likes.
 func TestQuestionAboutAToolOfAnyName(t *testing.T) {
-	for _, tool := range []string{"repos/create", "what?", "a#1", "100%", "é b", "../../workflows"} {
+	for _, tool := range []string{"repos/create", "what?", "a#1", "100%", "é b", "../../workflows", "a\u200bb"} {
 		t.Run(tool, func(t *testing.T) {
 			db := memory.New()
 			now := keepNow()
@@ -33,6 +33,12 @@ func TestQuestionAboutAToolOfAnyName(t *testing.T) {
 			}
 			for _, list := range []string{"/", "/inbox"} {
 				ask("GET", find(ask("GET", list, nil).body, `<a class="title" href`), nil).want(t, http.StatusOK, "Calls fail alike", `value="retry"`)
+			}
+			for list, field := range map[string]string{"/inbox": "on", "/inbox/together?cause=" + url.QueryEscape("breaker  "): "id"} {
+				m := regexp.MustCompile(`name="` + field + `" value="([^"]*)"`).FindStringSubmatch(ask("GET", list, nil).body)
+				if m == nil || html.UnescapeString(m[1]) != string(id) {
+					t.Errorf("%s names the question %q", list, m)
+				}
 			}
 			page := ask("GET", find(ask("GET", "/inbox", nil).body, `<a class="title" href`), nil)
 			ask("POST", find(page.body, `<form method="post" action`), url.Values{"action": {"retry"}, "from": {"question"}}).want(t, http.StatusSeeOther)

@@ -56,7 +56,7 @@ func funcs(s *static) template.FuncMap {
 		"sentence": sentence,
 		"prose":    func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
 		"cut":      func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
-		"typed":    typed,
+		"typed":    func(s any) template.HTML { return typed(fmt.Sprint(s)) },
 		"logged":   logged,
 		"num":      number,
 		"plural":   plural,

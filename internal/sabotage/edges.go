@@ -481,6 +481,8 @@ var edgesBreaks = []Break{
 			return asked, err`, "./view -run TestUserQuestionBehindMany"},
 	{"item-is-done-again-with-a-beginning-shown", "once", "engine/question.go",
 		`cut(string(x.mut.Payload), maxShown), x.wouldSend)`, `cut(string(x.mut.Payload), maxShown), cut(string(x.wouldSend), maxShown))`, "./engine -run TestLookBeforeSendingAgainFindsOtherContent"},
+	{"list-answers-no-question-with-a-hidden-character", "explained", "web/template/page/together.html",
+		`name="id" value="{{typed .ID}}"`, `name="id" value="{{.ID}}"`, "./web -run TestQuestionAboutAToolOfAnyName"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",
