@@ -22,8 +22,9 @@ type Accounts interface {
 	Renew(ctx context.Context, name string) error
 
 	// Revoke tells the service that an account ends, and forgets it here, also if the
-	// error says that the service could not be told.
-	Revoke(ctx context.Context, name string) error
+	// error says that the service could not be told. It is the one that was connected at of, else the error is keep.ErrStale; zero:
+	// whichever is there.
+	Revoke(ctx context.Context, name string, of time.Time) error
 }
 
 // accounts registers what is about accounts. Secrets are in no answer.
@@ -62,7 +63,7 @@ func (s *Server) accounts() {
 	}{
 		{"test", "Make one read with an account, which shows whether it works", func(ctx context.Context, name string) error { return s.cfg.Accounts.Test(ctx, name) }},
 		{"renew", "Get new tokens of an account now; the status of the answer says whether a person is needed", func(ctx context.Context, name string) error { return s.cfg.Accounts.Renew(ctx, name) }},
-		{"revoke", "Revoke an account at its service, and forget it", func(ctx context.Context, name string) error { return s.cfg.Accounts.Revoke(ctx, name) }},
+		{"revoke", "Revoke an account at its service, and forget it", func(ctx context.Context, name string) error { return s.cfg.Accounts.Revoke(ctx, name, time.Time{}) }},
 	} {
 		as(s, access.Admin, http.MethodPost, "/accounts/{account}/"+do.verb, do.verb+"-account", do.summary, func(ctx context.Context, in *named) (AccountDetail, error) {
 			if _, err := one(ctx, in.Name); err != nil {

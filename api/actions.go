@@ -453,6 +453,8 @@ func (s *Server) doItems(ctx context.Context, in *itemsAction, action keep.Actio
 			err = s.cfg.Actor.ReprocessAttempt(ctx, it.Workflow, it.ID, attempt, decision(ctx, action, in.Body.Note))
 		case isShown && action == keep.Skip:
 			err = s.cfg.Actor.SkipAttempt(ctx, it.Workflow, it.ID, attempt, decision(ctx, action, in.Body.Note))
+		case isShown && action == keep.Unskip:
+			err = s.cfg.Actor.UnskipAttempt(ctx, it.Workflow, it.ID, attempt, decision(ctx, action, in.Body.Note))
 		default:
 			err = do(ctx, it.Workflow, it.ID, decision(ctx, action, in.Body.Note))
 		}

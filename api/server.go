@@ -34,6 +34,7 @@ const Prefix = "/api/v1"
 // the API offers every decision.
 type Actor interface {
 	Skipper
+	ShownSkipper
 	ItemActor
 	ItemSkipper
 	WorkflowActor
@@ -54,6 +55,14 @@ type Skipper interface {
 	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.UnskipResult, error)
 }
 
+// A ShownSkipper leaves inputs and events undone, and undoes that, as they were shown.
+type ShownSkipper interface {
+	SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (operator.SkipResult, error)
+	UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (operator.UnskipResult, error)
+	SkipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int) (operator.SkipResult, error)
+	UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int) (operator.UnskipResult, error)
+}
+
 // An ItemActor does what people decide about items.
 type ItemActor interface {
 	CanDoItem(it keep.Item, action keep.Action) error
@@ -67,6 +76,7 @@ type ItemSkipper interface {
 	SkipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error
 	SkipShownItem(ctx context.Context, w keep.WorkflowName, id string, attempt int, question keep.EscalationID, d keep.Decision) error
 	UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error
+	UnskipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error
 }
 
 // A Pauser pauses workflows.

@@ -65,6 +65,7 @@ func TestItemIsAtAnotherAttempt(t *testing.T) {
 type meanwhile struct {
 	api.Actor
 	store *memory.Store
+	is    keep.ItemStatus // of the item then
 	done  bool
 }
 
@@ -74,28 +75,30 @@ func (m *meanwhile) CanDoItem(it keep.Item, action keep.Action) error {
 		return err
 	}
 	m.done = true
-	it.Status, it.Attempt = keep.ItemFailed, it.Attempt+1
+	it.Status, it.Attempt = m.is, it.Attempt+1
 	return m.store.Commit(context.Background(), keep.Commit{Workflow: it.Workflow, At: noon, Changes: []keep.Change{keep.PutItem{Item: it}}})
 }
 
-// An item is skipped at the attempt that was shown, also if it is done again between the look and the commit.
+// An item is skipped, and its skip undone, at the attempt that was shown, also if it is done again between the look and the commit.
 func TestSkipIsOfTheAttemptThatWasNamed(t *testing.T) {
-	w := newWorld(t, func(c *api.Config) { c.Actor = &meanwhile{Actor: c.Actor, store: c.Store.(*memory.Store)} })
-	it, err := w.store.Item(t.Context(), "invoices", "invoice:0")
-	if err != nil {
-		t.Fatal(err)
+	for verb, is := range map[string]keep.ItemStatus{"skip": keep.ItemFailed, "unskip": keep.ItemSkipped} {
+		w := newWorld(t, func(c *api.Config) { c.Actor = &meanwhile{Actor: c.Actor, store: c.Store.(*memory.Store), is: is} })
+		it, err := w.store.Item(t.Context(), "invoices", "invoice:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		it.Status = is
+		w.commit(keep.PutItem{Item: it})
+		ask := func(attempt int) string {
+			return fmt.Sprintf(`{"ids":["invoice:0"],"attempts":[%d]}`, attempt)
+		}
+		path := api.Prefix + "/workflows/invoices/items/" + verb
+		w.ask("ann operator", "POST", path, ask(it.Attempt)).want(t, 200, `"done":false`, fmt.Sprintf("what was shown is attempt %d", it.Attempt))
+		if now, err := w.store.Item(t.Context(), "invoices", "invoice:0"); err != nil || now.Status != is {
+			t.Errorf("%s: attempt %d is %s, %v", verb, now.Attempt, now.Status, err)
+		}
+		w.ask("ann operator", "POST", path, ask(it.Attempt+1)).want(t, 200, `"done":true`)
 	}
-	it.Status = keep.ItemFailed
-	w.commit(keep.PutItem{Item: it})
-	skip := func(attempt int) string {
-		return fmt.Sprintf(`{"ids":["invoice:0"],"attempts":[%d]}`, attempt)
-	}
-	const path = api.Prefix + "/workflows/invoices/items/skip"
-	w.ask("ann operator", "POST", path, skip(it.Attempt)).want(t, 200, `"done":false`, fmt.Sprintf("what was shown is attempt %d", it.Attempt))
-	if now, err := w.store.Item(t.Context(), "invoices", "invoice:0"); err != nil || now.Status != keep.ItemFailed {
-		t.Errorf("attempt %d is %s, %v", now.Attempt, now.Status, err)
-	}
-	w.ask("ann operator", "POST", path, skip(it.Attempt+1)).want(t, 200, `"done":true`, `"status":"skipped"`)
 }
 
 // Who says what he saw of a key frees that one, and no request that took the key after.

@@ -168,13 +168,14 @@ func TestLookBeforeSendingAgainFindsOtherContent(t *testing.T) {
 			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
 			w.deploy()
 			w.run()
-			text, w.service.onAsk = "pay 20", nil
+			text, w.service.onAsk = "pay 20 "+strings.Repeat("harmless ", 500)+"THE-END", nil
 			w.deploy()
 			if err := w.decide(action); err != nil {
 				t.Fatal(err)
 			}
 			w.run()
-			if q := w.questions(); len(q) != 1 || q[0].Kind != keep.AskItem || w.service.calls != 1 || w.mutation().State != keep.Applied || w.items()["a"] != keep.ItemAttention {
+			if q := w.questions(); len(q) != 1 || q[0].Kind != keep.AskItem || w.service.calls != 1 || w.mutation().State != keep.Applied || w.items()["a"] != keep.ItemAttention ||
+				!strings.Contains(q[0].Attempted, "THE-END") { // whole: nothing is done again that a person cannot see all of
 				t.Errorf("%s: questions %+v after %d calls, item %s; want one about the item, 1, attention", action, q, w.service.calls, w.items()["a"])
 			}
 		})

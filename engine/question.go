@@ -91,8 +91,9 @@ func (x *execution) ask(ctx context.Context, q *keep.Escalation, kind keep.Escal
 		return
 	case keep.AskItem:
 		q.Question = fmt.Sprintf("Item %q of %s was handled before with other content. What should become of it?", q.Item, handler)
+		// What would be sent is whole: nothing is done again that a person cannot see all of.
 		q.Attempted = fmt.Sprintf("%s on %s was applied at %s with %s\nnow it would be sent with %s", x.mut.Tool, x.mut.Target,
-			x.mut.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC"), cut(string(x.mut.Payload), maxShown), cut(string(x.wouldSend), maxShown))
+			x.mut.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC"), cut(string(x.mut.Payload), maxShown), x.wouldSend)
 		q.Why = fmt.Sprintf("what was sent and what the %s now says differ, and nothing was sent again\n%s", writtenAs(x.v.Definition),
 			differences(x.mut.Payload, x.wouldSend, "\n", 20))
 		q.Choices = append(q.Choices,

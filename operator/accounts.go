@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/keep-run/keep"
@@ -22,14 +23,13 @@ func (o *Operator) SettleAccounts(ctx context.Context, read func(context.Context
 	if err != nil {
 		return err
 	}
-	accounts, err := read(ctx)
+	byName, err := accountsByName(ctx, read)
 	if err != nil {
 		return err
 	}
 	now := o.now()
-	byName := make(map[string]keep.Account, len(accounts))
-	for _, a := range accounts {
-		byName[a.Name] = a
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		a := byName[name]
 		if !law.NeedsPerson(a, now) {
 			continue
 		}
@@ -37,7 +37,17 @@ func (o *Operator) SettleAccounts(ctx context.Context, read func(context.Context
 			return err
 		}
 	}
-	return errors.Join(o.closeReconnected(ctx, asked, byName), o.continueRuns(ctx, byName), o.continueLookups(ctx, byName))
+	return errors.Join(o.closeReconnected(ctx, asked, byName), o.continueRuns(ctx, byName, read), o.continueLookups(ctx, byName, read))
+}
+
+// accountsByName returns the accounts that read returns, by name.
+func accountsByName(ctx context.Context, read func(context.Context) ([]keep.Account, error)) (map[string]keep.Account, error) {
+	list, err := read(ctx)
+	accounts := make(map[string]keep.Account, len(list))
+	for _, a := range list {
+		accounts[a.Name] = a
+	}
+	return accounts, err
 }
 
 // askReconnect asks about an account, if that was not done before.
@@ -94,8 +104,9 @@ func (o *Operator) closeReconnected(ctx context.Context, asked []keep.Escalation
 }
 
 // continueRuns plans the next attempt of each run that waits for an account, or for secrets
-// of the configuration, which are others now.
-func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Account) error {
+// of the configuration, which are others now. The accounts were read before the runs, and one of those may have failed since with what
+// its account holds now: so they are read once more after a run that is about to continue.
+func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Account, read func(context.Context) ([]keep.Account, error)) error {
 	filter := keep.RunFilter{Status: keep.StatusPerson, Open: true}
 	for p := (keep.Page{Limit: 500, Bare: true}); ; {
 		list, next, err := o.store.Runs(ctx, filter, p)
@@ -106,7 +117,11 @@ func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Ac
 			if !o.reconnects(r, accounts) {
 				continue
 			}
-			if err := o.continueRun(ctx, r.ID, func(r keep.Run) bool { return o.reconnects(r, accounts) }); err != nil {
+			still := func(r keep.Run) (bool, error) {
+				now, err := accountsByName(ctx, read)
+				return err == nil && o.reconnects(r, now), err
+			}
+			if err := o.continueRun(ctx, r.ID, still); err != nil {
 				return fmt.Errorf("continue run %s: %w", r.ID, err)
 			}
 		}
@@ -135,9 +150,12 @@ func (o *Operator) reconnects(r keep.Run, accounts map[string]keep.Account) bool
 
 // continueRun plans the next attempt of a run if it still waits for what there is now. That somebody else did, or that it waits for
 // something else, is no error.
-func (o *Operator) continueRun(ctx context.Context, id keep.RunID, still func(keep.Run) bool) error {
+func (o *Operator) continueRun(ctx context.Context, id keep.RunID, still func(keep.Run) (bool, error)) error {
 	r, err := o.store.Run(ctx, id) // whole: it is written
-	if err != nil || r.Closed || r.Status != keep.StatusPerson || !r.RetryAt.IsZero() || !still(r) {
+	if err != nil || r.Closed || r.Status != keep.StatusPerson || !r.RetryAt.IsZero() {
+		return err
+	}
+	if ok, err := still(r); err != nil || !ok {
 		return err
 	}
 	now := o.now()
@@ -149,8 +167,15 @@ func (o *Operator) continueRun(ctx context.Context, id keep.RunID, still func(ke
 }
 
 // continueLookups has the services asked at once about those calls in doubt about which they
-// could not be asked, or refused to be, under an account which is another one now.
-func (o *Operator) continueLookups(ctx context.Context, accounts map[string]keep.Account) error {
+// could not be asked, or refused to be, under an account which is another one now. As of runs, the accounts are read once more.
+func (o *Operator) continueLookups(ctx context.Context, accounts map[string]keep.Account, read func(context.Context) ([]keep.Account, error)) error {
+	another := func(m keep.Mutation, accounts map[string]keep.Account) bool {
+		return law.Continues(m.Error, accounts[m.Error.Account]) || o.replaced(m.Workflow, m.Error)
+	}
+	still := func(m keep.Mutation) (bool, error) {
+		now, err := accountsByName(ctx, read)
+		return err == nil && another(m, now), err
+	}
 	for _, state := range lifecycle.Doubts() {
 		for p := (keep.Page{Limit: 500}); ; {
 			list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: state}, p)
@@ -158,10 +183,10 @@ func (o *Operator) continueLookups(ctx context.Context, accounts map[string]keep
 				return err
 			}
 			for _, m := range list {
-				if !ledger.Refused(m.Error) || !law.Continues(m.Error, accounts[m.Error.Account]) && !o.replaced(m.Workflow, m.Error) {
+				if !ledger.Refused(m.Error) || !another(m, accounts) {
 					continue
 				}
-				if err := o.continueLookup(ctx, m.Key); err != nil {
+				if err := o.continueLookup(ctx, m.Key, still); err != nil {
 					return fmt.Errorf("ask about %s: %w", m.Key, err)
 				}
 			}
@@ -189,7 +214,7 @@ func (o *Operator) decideUser(ctx context.Context, q keep.Escalation, d keep.Dec
 			if !ledger.AsksForUser(m.Error) {
 				continue
 			}
-			if err := o.continueLookup(ctx, m.Key); err != nil {
+			if err := o.continueLookup(ctx, m.Key, func(keep.Mutation) (bool, error) { return true, nil }); err != nil {
 				return fmt.Errorf("ask about %s: %w", m.Key, err)
 			}
 		}
@@ -239,11 +264,14 @@ func (o *Operator) SettleUsers(ctx context.Context) error {
 	return nil
 }
 
-// continueLookup plans a lookup for now. That somebody else did is no error.
-func (o *Operator) continueLookup(ctx context.Context, key keep.MutationKey) error {
+// continueLookup plans a lookup for now if the call still waits for what there is now. That somebody else did is no error.
+func (o *Operator) continueLookup(ctx context.Context, key keep.MutationKey, still func(keep.Mutation) (bool, error)) error {
 	now := o.now()
 	m, err := o.store.Mutation(ctx, key) // whole: it is written
 	if err != nil || !ledger.Refused(m.Error) {
+		return err
+	}
+	if ok, err := still(m); err != nil || !ok {
 		return err
 	}
 	var changes []keep.Change

@@ -233,3 +233,42 @@ func (executor) Wake(keep.WorkflowName)                  {}
 func (executor) Executing(keep.WorkflowName) bool        { return false }
 func (e executor) Epoch(keep.WorkflowName) (int64, bool) { return 0, bool(e) }
 func (executor) ReloadLimits(context.Context)            {}
+
+// A host that read the accounts before one of them was renewed, or connected for the first time, has no call made again that failed
+// since, with what the account holds now.
+func TestSettleWithOldAccountsTriesNothingAgain(t *testing.T) {
+	w := &accountWorld{t, memory.New()}
+	before := keep.Account{Kind: keep.AccountConnected, Name: "mail", Generation: 3, Status: keep.AccountOK}
+	now := law.NeedsReconnect(before, "used up")
+	now.Generation = 4
+	first := law.NeedsReconnect(keep.Account{Kind: keep.AccountConnected, Name: "shop", Generation: 1}, "used up")
+	w.waits("a", keep.CodeReconnect, "mail", now.Generation)
+	w.waits("b", keep.CodeReconnect, "shop", first.Generation)
+	f := keep.Failf(keep.ClassPermission, keep.CodeUnauthenticated, "no credential")
+	f.Account, f.Generation = "mail", now.Generation
+	due := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Millisecond)
+	m := keep.Mutation{Key: "mut_1", Workflow: "a", Run: "run_a", Tool: "x.y", Level: keep.LevelWitness, Token: "token", Pin: []byte(`{}`), PinHash: "00",
+		State: keep.NeedsReconcile, CanReconcile: true, Error: f, Doubted: true, Attempts: 1, NextReconcileAt: due, CallDeadline: noon, CreatedAt: noon, UpdatedAt: noon}
+	moves := []keep.Move{{At: noon, By: "host", To: keep.InFlight, Evidence: "new-attempt"}, {At: noon, By: "call", From: keep.InFlight, To: keep.NeedsReconcile, Evidence: "unsure"}}
+	if err := w.Commit(t.Context(), keep.Commit{Workflow: "a", At: noon, Changes: []keep.Change{keep.PutMutation{Mutation: m, Moves: moves}}}); err != nil {
+		t.Fatal(err)
+	}
+	old := true
+	w.settleBy(func(context.Context) ([]keep.Account, error) {
+		if old {
+			old = false
+			return []keep.Account{before}, nil
+		}
+		return []keep.Account{now, first}, nil
+	})
+	if _, runs := w.settle(now, first); len(runs) != 0 {
+		t.Errorf("%v are tried again with what they failed with", runs)
+	}
+	if m, err := w.Mutation(t.Context(), "mut_1"); err != nil || !m.NextReconcileAt.Equal(due) {
+		t.Errorf("it is looked up at %s with what was refused, %v, want %s", m.NextReconcileAt, err, due)
+	}
+	now.Generation, now.Status = 5, keep.AccountOK
+	if _, runs := w.settle(now, first); !runs["a"] || runs["b"] {
+		t.Errorf("%v are tried again, want the one whose account was connected", runs)
+	}
+}

@@ -68,7 +68,7 @@ func (o *Operator) SettleBreakers(ctx context.Context) error {
 			if is {
 				continue
 			}
-			if err := o.continueRun(ctx, r.ID, lifecycle.Stopped); err != nil {
+			if err := o.continueRun(ctx, r.ID, func(r keep.Run) (bool, error) { return lifecycle.Stopped(r), nil }); err != nil {
 				return fmt.Errorf("continue run %s: %w", r.ID, err)
 			}
 		}

@@ -21,7 +21,7 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 	d.At = o.now()
 	switch d.Action {
 	case keep.Stop:
-		return o.Pause(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
+		return o.stop(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
 	case keep.Raise:
 		var err error
 		if d.At, err = o.beginRaise(ctx, q, d); err != nil {
@@ -35,6 +35,19 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 		return err
 	}
 	return o.settleBudgets(ctx, func(keep.Run) bool { return false })
+}
+
+// stop pauses a workflow. Of one that is paused already the note says why, and stays.
+func (o *Operator) stop(ctx context.Context, name keep.WorkflowName, note string) error {
+	for {
+		err := o.PauseRunning(ctx, name, note)
+		if !errors.Is(err, keep.ErrStale) {
+			return err
+		}
+		if w, err := o.store.Workflow(ctx, name); err != nil || w.Paused {
+			return err
+		}
+	}
 }
 
 // beginRaise notes in the row of a budget with which limit its question is about to be answered, and returns the time

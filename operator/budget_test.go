@@ -54,3 +54,28 @@ func TestSettleBudgetsOfAnotherRule(t *testing.T) {
 		}
 	}
 }
+
+// Who answers the question about a budget with Stop takes nobody's note away who paused the workflow for another reason: it would be
+// resumed when there is room again.
+func TestStopKeepsTheNoteOfAPause(t *testing.T) {
+	s := memory.New()
+	q := keep.Escalation{ID: budget.QuestionID("money", 1), Kind: keep.AskBudget, Budget: "money", Workflow: "w", Run: "run_1", CreatedAt: noon, Choices: []keep.Choice{{Action: keep.Stop, Label: "Stop"}}}
+	commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: noon, Definition: keep.Definition{Name: "w"}}}, keep.OpenEscalation{Escalation: q})
+	o := newOperator(t, s)
+	for _, tt := range []struct{ before, want string }{{"it pays twice", "it pays twice"}, {"", "no money"}} {
+		if err := o.Resume(t.Context(), "w"); err != nil {
+			t.Fatal(err)
+		}
+		if tt.before != "" {
+			if err := o.Pause(t.Context(), "w", tt.before); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := o.Decide(t.Context(), q.ID, keep.Decision{Action: keep.Stop, By: "ann", Note: "no money"}); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		if w, err := s.Workflow(t.Context(), "w"); err != nil || !w.Paused || w.PauseNote != tt.want {
+			t.Errorf("paused %t with the note %q, %v, want %q", w.Paused, w.PauseNote, err, tt.want)
+		}
+	}
+}

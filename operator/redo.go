@@ -195,11 +195,7 @@ func (o *Operator) redone(ctx context.Context, r RedoRequest) ([]keep.Event, []k
 	if r.Input != "" {
 		return o.cameWith(ctx, r)
 	}
-	ids := once(r.IDs)
-	events, err := o.store.EventsByID(ctx, r.Workflow, r.Topic, ids)
-	if err == nil && len(events) < len(ids) {
-		err = &keep.NotFoundError{What: "event in topic " + string(r.Topic), ID: string(missing(ids, events))}
-	}
+	events, err := o.named(ctx, r.Workflow, r.Topic, r.IDs, 0)
 	return events, nil, err
 }
 
@@ -306,7 +302,7 @@ func (b *below) of(ctx context.Context, e *RedoEvent) error {
 			if err != nil {
 				return err
 			}
-			e.Below = append(e.Below, calls...)
+			e.Below, e.More = append(e.Below, calls...), e.More || len(later) == maxBelow
 			for _, r := range later {
 				by[r.ID] = true
 			}

@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -145,5 +146,32 @@ func TestRedoInput(t *testing.T) {
 	}
 	if in, _ := s.Input(t.Context(), "in_1"); in.Status != keep.InputPending {
 		t.Errorf("the input is %s", in.Status)
+	}
+}
+
+// A redo is refused where more runs worked on an event than are looked at, whether on that which is done again or on what was published
+// of it: a call in doubt may be of one that is left out.
+func TestRedoBelowTooMuch(t *testing.T) {
+	s := withReaders(t)
+	commit(t, s, keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", Source: "s", Type: "t", ExternalID: "1", CreatedAt: noon}})
+	top := consumed(t, s, "t", "top", "hook:h", keep.Applied, "in_1")
+	consumed(t, s, "u", "below", keep.Publisher(top), keep.Indeterminate, "in_1") // by the oldest of the runs
+	again := make([]keep.Change, 0, 1000)
+	for i := range 1000 {
+		id := keep.RunID(fmt.Sprintf("run_later_%04d", i))
+		again = append(again, keep.PutRun{Run: keep.Run{ID: id, Chain: "run_below", Workflow: "w", Handler: "d", Kind: keep.Consumer, Phase: keep.Committed, Status: keep.StatusCommitted,
+			Reservations: []keep.Reservation{{Topic: "u", IDs: []keep.MessageID{"below"}}}, Closed: true, CreatedAt: noon, UpdatedAt: noon}})
+	}
+	commit(t, s, again...)
+	o := newOperator(t, s)
+	for _, r := range []operator.RedoRequest{redo("t", "top"), redo("u", "below")} {
+		p, err := o.PlanRedo(t.Context(), r)
+		if err != nil || !strings.Contains(p.Events[0].Refused, "more than 1000 runs or events are below it") {
+			t.Errorf("%v: %q, %v", r.IDs, p.Events[0].Refused, err)
+		}
+		r.Mark = p.Mark
+		if _, err := o.Redo(t.Context(), r, keep.Decision{By: "ann"}); !isRedoError(err) {
+			t.Errorf("%v is done again: %v", r.IDs, err)
+		}
 	}
 }

@@ -24,29 +24,96 @@ type SkipResult struct {
 // is marked skipped. One that is reserved by a run before its mutation ends that
 // run, whose other events are released. After that the run completes.
 func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (SkipResult, error) {
-	ids = once(ids)
+	return o.skipEvents(ctx, w, topic, ids, 0)
+}
+
+// SkipEventAttempt is SkipEvents of an event that is at that attempt, else *EventError: who leaves what was shown does not leave what
+// somebody had done again since.
+func (o *Operator) SkipEventAttempt(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, id keep.MessageID, attempt int) (SkipResult, error) {
+	return o.skipEvents(ctx, w, topic, []keep.MessageID{id}, attempt)
+}
+
+// skipEvents is SkipEvents of events that are at an attempt; 0: at any.
+func (o *Operator) skipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int) (SkipResult, error) {
 	return retryStale(ctx, func() (SkipResult, error) {
-		events, err := o.store.EventsByID(ctx, w, topic, ids)
+		events, err := o.named(ctx, w, topic, ids, attempt)
 		if err != nil {
 			return SkipResult{}, err
-		}
-		if len(events) < len(ids) {
-			return SkipResult{}, &keep.NotFoundError{What: "event in topic " + string(topic), ID: string(missing(ids, events))}
 		}
 		res, _, err := o.skip(ctx, w, events, nil)
 		return res, err
 	})
 }
 
+// named returns the events of a topic that a person named, each once. All of them exist, and are at that attempt; 0: at any.
+func (o *Operator) named(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int) ([]keep.Event, error) {
+	ids = once(ids)
+	events, err := o.store.EventsByID(ctx, w, topic, ids)
+	if err == nil && len(events) < len(ids) {
+		err = &keep.NotFoundError{What: "event in topic " + string(topic), ID: string(missing(ids, events))}
+	}
+	for _, ev := range events {
+		if err == nil && attempt != 0 && ev.Attempt() != attempt {
+			err = &EventError{topic, ev.MessageID, fmt.Sprintf("it is at attempt %d, and what was shown is attempt %d", ev.Attempt(), attempt)}
+		}
+	}
+	return events, err
+}
+
+// An EventError is returned when an event is not as it was shown. Nothing was changed.
+type EventError struct {
+	Topic keep.TopicName
+	ID    keep.MessageID
+	Why   string
+}
+
+// Error names the event, and why nothing was changed.
+func (e *EventError) Error() string {
+	return fmt.Sprintf("event %s in topic %s: %s", e.ID, e.Topic, e.Why)
+}
+
 // SkipInput leaves an input undone: every event that it caused is skipped as
 // SkipEvents does, and the input is marked skipped.
 func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, func([]keep.Event) error { return nil })
+}
+
+// SkipShownInput is SkipInput of an input whose events were done again that often (Redone), else *EventError: who leaves what was
+// shown does not leave what somebody had done again since.
+func (o *Operator) SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, asShown(redone))
+}
+
+// Redone is how often events were done again, all together.
+func Redone(events []keep.Event) (n int) {
+	for _, ev := range events {
+		n += ev.Attempt() - 1
+	}
+	return n
+}
+
+// asShown returns what refuses the events of an input if one of them was done again since they were shown.
+func asShown(redone int) func([]keep.Event) error {
+	return func(events []keep.Event) error {
+		if Redone(events) <= redone {
+			return nil
+		}
+		i := slices.IndexFunc(events, func(ev keep.Event) bool { return ev.Attempt() > 1 })
+		return &EventError{events[i].Topic, events[i].MessageID, fmt.Sprintf("it is at attempt %d: something of its input was done again since that was shown", events[i].Attempt())}
+	}
+}
+
+// skipInput is SkipInput of an input whose events check accepts.
+func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, check func([]keep.Event) error) (SkipResult, error) {
 	return retryStale(ctx, func() (SkipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		if err != nil {
 			return SkipResult{}, err
 		}
 		events, err := o.causedBy(ctx, w, id)
+		if err == nil {
+			err = check(events)
+		}
 		if err != nil {
 			return SkipResult{}, err
 		}

@@ -42,14 +42,21 @@ type UnskipResult struct {
 // doubt about it, and one whose payload was deleted stay skipped: then the error is
 // *UnskipError and nothing is changed.
 func (o *Operator) UnskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (UnskipResult, error) {
-	ids = once(ids)
+	return o.unskipEvents(ctx, w, topic, ids, 0)
+}
+
+// UnskipEventAttempt is UnskipEvents of an event that is at that attempt, else *EventError: what another attempt did would be done a
+// second time.
+func (o *Operator) UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, id keep.MessageID, attempt int) (UnskipResult, error) {
+	return o.unskipEvents(ctx, w, topic, []keep.MessageID{id}, attempt)
+}
+
+// unskipEvents is UnskipEvents of events that are at an attempt; 0: at any.
+func (o *Operator) unskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int) (UnskipResult, error) {
 	return retryStale(ctx, func() (UnskipResult, error) {
-		events, err := o.store.EventsByID(ctx, w, topic, ids)
+		events, err := o.named(ctx, w, topic, ids, attempt)
 		if err != nil {
 			return UnskipResult{}, err
-		}
-		if len(events) < len(ids) {
-			return UnskipResult{}, &keep.NotFoundError{What: "event in topic " + string(topic), ID: string(missing(ids, events))}
 		}
 		return o.unskip(ctx, w, events, nil)
 	})
@@ -59,6 +66,17 @@ func (o *Operator) UnskipEvents(ctx context.Context, w keep.WorkflowName, topic 
 // those of them that are skipped become pending, as UnskipEvents says. Those that cannot
 // be are in Kept. If none can be, the error is *UnskipError.
 func (o *Operator) UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (UnskipResult, error) {
+	return o.unskipInput(ctx, w, id, func([]keep.Event) error { return nil })
+}
+
+// UnskipShownInput is UnskipInput of an input whose events were done again that often (Redone), else *EventError: what another attempt
+// did would be done a second time.
+func (o *Operator) UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (UnskipResult, error) {
+	return o.unskipInput(ctx, w, id, asShown(redone))
+}
+
+// unskipInput is UnskipInput of an input whose events check accepts.
+func (o *Operator) unskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, check func([]keep.Event) error) (UnskipResult, error) {
 	return retryStale(ctx, func() (UnskipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		switch {
@@ -70,6 +88,9 @@ func (o *Operator) UnskipInput(ctx context.Context, w keep.WorkflowName, id keep
 			return UnskipResult{}, &UnskipError{"input " + string(id), "it is " + string(in.Status) + ", not skipped; single events of it may be"}
 		}
 		events, err := o.causedBy(ctx, w, id)
+		if err == nil {
+			err = check(events)
+		}
 		if err != nil {
 			return UnskipResult{}, err
 		}
@@ -195,11 +216,25 @@ func (o *Operator) lookAgain(ctx context.Context, w keep.WorkflowName, is func(k
 // so what was applied for it is not done again. An item with a call whose outcome nobody
 // knows, or of which calls were deleted since, stays skipped: *ItemError.
 func (o *Operator) UnskipItem(ctx context.Context, w keep.WorkflowName, id string, _ keep.Decision) error {
+	return o.unskipItem(ctx, w, id, func(keep.Item) error { return nil })
+}
+
+// UnskipAttempt is UnskipItem of an item that is at that attempt, else *ItemError: what was applied in another one would be done a
+// second time.
+func (o *Operator) UnskipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, _ keep.Decision) error {
+	return o.unskipItem(ctx, w, id, func(it keep.Item) error { return isAt(it, attempt, keep.Unskip) })
+}
+
+// unskipItem undoes the skip of an item that check accepts.
+func (o *Operator) unskipItem(ctx context.Context, w keep.WorkflowName, id string, check func(keep.Item) error) error {
 	it, err := o.store.Item(ctx, w, id)
-	if err != nil {
-		return err
+	if err == nil {
+		err = o.CanDoItem(it, keep.Unskip)
 	}
-	if err := o.CanDoItem(it, keep.Unskip); err != nil {
+	if err == nil {
+		err = check(it)
+	}
+	if err != nil {
 		return err
 	}
 	err = o.eachCall(ctx, it, func(m keep.Mutation) error {

@@ -110,11 +110,11 @@ func askUsers(ctx context.Context, s Store, runs []*Run) error {
 			continue
 		}
 		if !read {
-			all, _, err := s.Escalations(ctx, keep.EscalationFilter{Kind: keep.AskPermission, Open: true}, keep.Page{Limit: MaxQuestions})
-			if err != nil {
+			var err error
+			if asked, err = userQuestions(ctx, s); err != nil {
 				return err
 			}
-			asked, read = slices.DeleteFunc(all, func(q keep.Escalation) bool { return !account.IsUserQuestion(q) }), true
+			read = true
 		}
 		if len(asked) == 0 {
 			return nil
@@ -128,6 +128,17 @@ func askUsers(ctx context.Context, s Store, runs []*Run) error {
 		}
 	}
 	return nil
+}
+
+// userQuestions returns the open questions about users, of which there are few. There may be many others of their kind.
+func userQuestions(ctx context.Context, s Store) (asked []keep.Escalation, err error) {
+	for p := (keep.Page{Limit: MaxQuestions}); ; {
+		all, next, err := s.Escalations(ctx, keep.EscalationFilter{Kind: keep.AskPermission, Open: true}, p)
+		asked = append(asked, slices.DeleteFunc(all, func(q keep.Escalation) bool { return !account.IsUserQuestion(q) })...)
+		if p.After = next; err != nil || next == "" {
+			return asked, err
+		}
+	}
 }
 
 // bySubject returns the questions that several runs may wait for.

@@ -260,19 +260,24 @@ func (o *Overview) Late() []Late {
 	return out
 }
 
-// doubts reads the calls in doubt of items that were detached from their runs. Those
+// doubts reads the calls in doubt of items that were detached from their runs, however many others are newer. Those
 // of open runs are shown with the runs.
 func doubts(ctx context.Context, s Store, st *Situation) ([]keep.Mutation, error) {
 	var out []keep.Mutation
 	for _, state := range lifecycle.Doubts() {
-		ms, _, err := s.Mutations(ctx, keep.MutationFilter{State: state}, keep.Page{Limit: MaxQuestions, Bare: true})
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range ms {
-			ofOpen := slices.ContainsFunc(st.Runs[m.Workflow], func(r *Run) bool { return r.Mutation == m.Key })
-			if m.Item != "" && !ofOpen {
-				out = append(out, m)
+		found := 0
+		for p := (keep.Page{Limit: MaxQuestions, Bare: true}); found < MaxQuestions; {
+			ms, next, err := s.Mutations(ctx, keep.MutationFilter{State: state}, p)
+			if err != nil {
+				return nil, err
+			}
+			ms = slices.DeleteFunc(ms, func(m keep.Mutation) bool {
+				return m.Item == "" || slices.ContainsFunc(st.Runs[m.Workflow], func(r *Run) bool { return r.Mutation == m.Key })
+			})
+			ms = ms[:min(len(ms), MaxQuestions-found)]
+			out, found = append(out, ms...), found+len(ms)
+			if p.After = next; next == "" {
+				break
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -134,9 +135,12 @@ func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 		if r.PostFormValue("of") != a.Mark() {
 			return "", "", fmt.Errorf("%s connected the account %s, which this page did not show: %w", a.ConnectedBy, a.Name, keep.ErrStale)
 		}
-		did, err = "account-revoked", s.cfg.Accounts.Revoke(r.Context(), a.Name)
+		did, err = "account-revoked", s.cfg.Accounts.Revoke(r.Context(), a.Name, a.Connected)
 	default:
 		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
+	}
+	if errors.Is(err, keep.ErrStale) { // another one is there since it was looked at
+		return "", "", err
 	}
 	if err != nil { // it may be the service's, or ours, and says what was done and what not
 		s.log.WarnContext(r.Context(), "do what an admin asked with an account", "account", a.Name, "do", r.PathValue("verb"), "err", err)

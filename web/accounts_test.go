@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +20,9 @@ import (
 
 // A shelf keeps accounts as a host does, without a service behind them.
 type shelf struct {
-	mu   sync.Mutex
-	list []api.AccountDetail
+	mu    sync.Mutex
+	list  []api.AccountDetail
+	first func() // what happens right before one is revoked
 }
 
 func (s *shelf) List(context.Context) ([]api.AccountDetail, error) {
@@ -38,10 +40,16 @@ func (s *shelf) Test(_ context.Context, name string) error {
 
 func (s *shelf) Renew(context.Context, string) error { return nil }
 
-func (s *shelf) Revoke(_ context.Context, name string) error {
+func (s *shelf) Revoke(_ context.Context, name string, of time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.first != nil {
+		s.first()
+	}
 	for i := range s.list {
+		if at := time.Time(s.list[i].ConnectedAt); s.list[i].Name == name && !of.IsZero() && !of.Equal(at) {
+			return fmt.Errorf("%s connected it since: %w", s.list[i].ConnectedBy, keep.ErrStale)
+		}
 		if s.list[i].Name == name {
 			s.list[i].Status, s.list[i].Error = keep.AccountRevoked, nil
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -74,7 +75,7 @@ func (s *site) backup(w http.ResponseWriter, r *http.Request) error {
 			err = nil
 		}
 		if err == nil {
-			err = r.Context().Err()
+			err = cmp.Or(r.Context().Err(), access.Still(r.Context()))
 		}
 		var n int64
 		if err == nil {

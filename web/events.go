@@ -116,7 +116,11 @@ func (s *site) skipEvent(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.SkipEvents(r.Context(), ev.Workflow, ev.Topic, []keep.MessageID{ev.MessageID})
+	attempt, err := shownAttempt(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.SkipEventAttempt(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, attempt)
 	if err != nil {
 		return "", "", err
 	}
@@ -134,7 +138,11 @@ func (s *site) unskipEvent(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.UnskipEvents(r.Context(), ev.Workflow, ev.Topic, []keep.MessageID{ev.MessageID})
+	attempt, err := shownAttempt(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.UnskipEventAttempt(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, attempt)
 	if did = "unskipped"; res.Unskipped == 0 {
 		did = "not-skipped"
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 )
 
 // exportPage is how many records are read at once. An export is written while it
@@ -46,12 +47,18 @@ func (s *site) exportCSV(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inert keeps a spreadsheet from running a cell that begins like a formula.
+// inert keeps a spreadsheet from running a cell that begins like a formula. Where lists are written with semicolons, one splits at
+// them, and at the end of a line, also within what is one cell here.
 func inert(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+	var b strings.Builder
+	for i, begins := 0, true; i < len(s); i++ {
+		if c := s[i]; begins && strings.IndexByte("=+-@", c) >= 0 || i == 0 && (c == '\t' || c == '\r') {
+			b.WriteByte('\'')
+		}
+		b.WriteByte(s[i])
+		begins = strings.IndexByte(";\t\r\n", s[i]) >= 0 || begins && s[i] == '"'
 	}
-	return s
+	return b.String()
 }
 
 // exportJSON writes the records that a filter matches, newest first, as an array of
@@ -92,6 +99,9 @@ func (s *site) export(w http.ResponseWriter, r *http.Request, f keep.MutationFil
 	rc := http.NewResponseController(w)
 	for p := (keep.Page{Limit: exportPage, Bare: bare}); ; {
 		ms, next, err := s.cfg.Store.Mutations(r.Context(), f, p)
+		if err == nil { // a right may end while an export is written
+			err = access.Still(r.Context())
+		}
 		for i := 0; err == nil && i < len(ms); i++ {
 			err = write(ms[i])
 		}

@@ -48,14 +48,15 @@ var pages = sync.OnceValue(func() map[string]func() *template.Template {
 // funcs are what templates may call.
 func funcs(s *static) template.FuncMap {
 	return template.FuncMap{
-		"asset": s.link,
-		"at":    func(t time.Time) template.HTML { return timeHTML(t, "") },
-		"ago":   func(t time.Time) template.HTML { return timeHTML(t, "ago") },
+		"asset":   s.link,
+		"at":      func(t time.Time) template.HTML { return timeHTML(t, "") },
+		"ago":     func(t time.Time) template.HTML { return timeHTML(t, "ago") },
+		"segment": inPath,
 		// Names and ids are strings of their own types.
 		"sentence": sentence,
 		"prose":    func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
 		"cut":      func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
-		"typed":    typed,
+		"typed":    func(s any) template.HTML { return typed(fmt.Sprint(s)) },
 		"logged":   logged,
 		"num":      number,
 		"plural":   plural,
@@ -75,6 +76,14 @@ func funcs(s *static) template.FuncMap {
 		},
 		"add": func(a, b int) int { return a + b },
 	}
+}
+
+// inPath returns the id of a question as a part of an address: one about a tool has the name of that, which is its server's.
+func inPath(id any) string {
+	if p, ok := id.(*keep.EscalationID); ok {
+		id = *p
+	}
+	return pathEscape(fmt.Sprint(id))
 }
 
 const (

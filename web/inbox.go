@@ -154,8 +154,11 @@ func (c card) Deploys() bool {
 // Hidden reports whether a list hides part of what an answer agrees to: a call that is made, a grant, or a tool as it is now. The call
 // of a doubt is shown with its payload.
 func (c card) Hidden() bool {
-	return (c.Allows(keep.Approve) || c.Allows(keep.DoAgain) || c.Allows(keep.Reprocess)) && len(c.attempted()) > listShows
+	return slices.ContainsFunc([]keep.Action{keep.Approve, keep.Allow, keep.DoAgain, keep.Reprocess}, c.Allows) && len(c.attempted()) > listShows
 }
+
+// agreesAtOnce reports whether an answer, for which there is no second press that shows it whole, agrees to a call.
+func agreesAtOnce(a keep.Action) bool { return vouches(a) && !a.NeedsConfirmation() }
 
 // attempted is what the question is about, with all of a call that is to be approved: after a doubt a question has its beginning.
 func (c card) attempted() string {
@@ -172,14 +175,14 @@ func (c card) Whole() payload {
 		Link: "/inbox/" + url.PathEscape(string(c.ID)) + "/attempted"}
 }
 
-// Buttons are the actions of the question. A list does not offer to approve what it
+// Buttons are the actions of the question. A list does not offer to agree to what it
 // hides part of.
 //
 // from is the page: "question" shows all of it.
 func (c card) Buttons(from string) []button {
 	var safe, again []button
 	for _, choice := range c.Choices {
-		if choice.Action == keep.Approve && c.Hidden() && from != "question" || c.mayNot(choice.Action) {
+		if agreesAtOnce(choice.Action) && c.Hidden() && from != "question" || c.mayNot(choice.Action) {
 			continue
 		}
 		if choice.Action.NeedsConfirmation() {
@@ -433,10 +436,10 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 	}
 	// The list has no such button; a form that was made by hand, or of a page from before, is refused.
 	// A question that cannot be read, or is over, is left to Decide, which says so.
-	if d.Action == keep.Approve && r.PostForm.Get("from") != "question" {
+	if agreesAtOnce(d.Action) && r.PostForm.Get("from") != "question" {
 		q, err := s.cfg.Store.Escalation(r.Context(), id)
 		if err == nil && q.ClosedAt.IsZero() && cardOf(q).Hidden() {
-			return "", "", refusef("the list does not show all of what would be sent; approve it on the page of the question")
+			return "", "", refusef("the list does not show all of what would be sent; answer it on the page of the question")
 		}
 	}
 	if err := s.mayAnswer(r.Context(), id); err != nil {

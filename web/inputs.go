@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/view"
 )
 
@@ -262,6 +263,7 @@ type inputData struct {
 	More     bool         // there are more events than shown
 	Older    olderThan
 	MaySkip  bool
+	Redone   int        // how often its events were done again, which a form sends back
 	Attempts []keep.Run // that tried its events, newest first
 	Skips    []card     // questions by whose answers events were skipped, newest first
 	Drawing  drawing
@@ -307,7 +309,14 @@ func (s *site) input(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	d.Events, d.More = events, next != ""
+	d.Events, d.More, d.Redone = events, next != "", operator.Redone(events)
+	for p := (keep.Page{Limit: keep.MaxPage, After: next, Bare: true}); p.After != ""; { // few inputs cause so many
+		older, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, p)
+		if err != nil {
+			return page{}, err
+		}
+		d.Redone, p.After = d.Redone+operator.Redone(older), next
+	}
 	runs, err := s.cfg.Store.RunsOf(ctx, in.ID, maxShown+1)
 	if err != nil {
 		return p, err
@@ -353,7 +362,11 @@ func (s *site) skipInput(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.SkipInput(r.Context(), in.Workflow, in.ID)
+	redone, err := shownNumber(r, "redone")
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.SkipShownInput(r.Context(), in.Workflow, in.ID, redone)
 	if err != nil {
 		return "", "", err
 	}
@@ -371,7 +384,11 @@ func (s *site) unskipInput(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.UnskipInput(r.Context(), in.Workflow, in.ID)
+	redone, err := shownNumber(r, "redone")
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.UnskipShownInput(r.Context(), in.Workflow, in.ID, redone)
 	if did = "unskipped"; len(res.Kept) > 0 {
 		did = "some-unskipped"
 	}

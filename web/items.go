@@ -196,16 +196,32 @@ func (s *site) decideItem(r *http.Request) (to, did string, err error) {
 		}
 		return to, "item-skipped", s.cfg.Actor.SkipShownItem(r.Context(), w, id, attempt, keep.EscalationID(r.PostForm.Get("question")), d)
 	case keep.Unskip:
-		return to, "item-unskipped", s.cfg.Actor.UnskipItem(r.Context(), w, id, d)
+		attempt, err := shownAttempt(r)
+		if err != nil {
+			return "", "", err
+		}
+		return to, "item-unskipped", s.cfg.Actor.UnskipAttempt(r.Context(), w, id, attempt, d)
 	}
 	return "", "", refusef("an item can be reprocessed, or skipped, or its skip undone, not %q", cut(40, string(d.Action)))
 }
 
-// shownAttempt returns the attempt of an item that the page of a form showed.
+// shownAttempt returns the attempt of an item or an event that the page of a form showed.
 func shownAttempt(r *http.Request) (int, error) {
-	attempt, err := strconv.Atoi(r.PostForm.Get("attempt"))
-	if err != nil {
-		return 0, refusef("what is decided about an item is shown first")
+	attempt, err := shownNumber(r, "attempt")
+	if err == nil && attempt < 1 {
+		err = refusef("there is no attempt %d", attempt)
 	}
-	return attempt, nil
+	return attempt, err
+}
+
+// shownNumber returns a number by which a form says what its page showed.
+func shownNumber(r *http.Request, field string) (int, error) {
+	if err := parseForm(r); err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(r.PostForm.Get(field))
+	if err != nil {
+		return 0, refusef("what is decided is shown first")
+	}
+	return n, nil
 }

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -42,4 +43,46 @@ func TestLivePageThatCannotBeRead(t *testing.T) {
 			b.sees("document.querySelector('#live-state').textContent == 'live'")
 		})
 	}
+}
+
+// A page that takes long to be read is read to its end and shown, however much changes meanwhile, and then once more.
+func TestLivePageOfABusyHost(t *testing.T) {
+	d := newLinkDesk(t, memory.New())
+	var slow atomic.Bool
+	var aborted atomic.Int64
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	pages := d.site.Config.Handler
+	d.site.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slow.Load() && r.Header.Get("HX-Request") != "" && !strings.HasPrefix(r.URL.Path, "/live") {
+			begun <- struct{}{}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+				aborted.Add(1)
+			}
+		}
+		pages.ServeHTTP(w, r)
+	})
+	b := d.sit()
+	b.opens("/inbox")
+	b.sees("document.querySelector('#live-state').textContent == 'live'")
+	eval[bool](b, "window.told = 0; document.querySelector('#live').addEventListener('keep-changed', function () { window.told++; }); true")
+	slow.Store(true)
+	first := d.asked("a", nil)
+	changed := feed.Change{Kinds: []feed.Kind{feed.Escalation}}
+	d.feed.Publish(changed)
+	<-begun
+	for i := range 8 { // messages are a quarter of a second apart at least
+		d.feed.Publish(changed)
+		b.sees(fmt.Sprintf("window.told > %d", i))
+	}
+	if n := aborted.Load(); n > 0 {
+		t.Errorf("%d readings of the page were given up for later ones, which take as long", n)
+	}
+	slow.Store(false)
+	close(release)
+	b.sees("!!document.querySelector('#q-" + string(first.ID) + "')")
+	second := d.asked("b", nil)
+	d.feed.Publish(changed)
+	b.sees("!!document.querySelector('#others') || !!document.querySelector('#q-" + string(second.ID) + "')")
 }

@@ -297,6 +297,7 @@ func statusOf(err error) (int, errorText) {
 	}
 	_, isAction := errors.AsType[*operator.ActionError](err)
 	_, isItem := errors.AsType[*operator.ItemError](err)
+	_, isEvent := errors.AsType[*operator.EventError](err)
 	_, isKept := errors.AsType[*operator.UnskipError](err)
 	_, isRun := errors.AsType[*operator.RunError](err)
 	_, isRedo := errors.AsType[*operator.RedoError](err)
@@ -315,7 +316,7 @@ func statusOf(err error) (int, errorText) {
 		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at what was decided."}
 	case errors.Is(err, keep.ErrRunOpen):
 		return http.StatusConflict, errorText{What: "Not now", Why: err.Error() + ".", Next: "Wait until the run is finished, or decide its question."}
-	case isAction, isItem, isKept, isRun, isRedo, errors.Is(err, keep.ErrStale):
+	case isAction, isItem, isEvent, isKept, isRun, isRedo, errors.Is(err, keep.ErrStale):
 		return http.StatusConflict, errorText{What: "Not in this state", Why: err.Error() + ".", Next: "Load the page again: something changed meanwhile."}
 	}
 	return http.StatusInternalServerError, errorText{What: "Something went wrong", Why: "Keep could not read or write what this page needs.", Next: "Try again; if it stays, the log of Keep says why."}

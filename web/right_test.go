@@ -2,8 +2,11 @@ package web_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +17,9 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/web"
 )
 
 // A counted store counts how often credentials are looked up.
@@ -126,4 +131,90 @@ func TestStreamsShareTheQuestion(t *testing.T) {
 		cancel()
 		wg.Wait()
 	})
+}
+
+// A dropping store ends a right when the second page of the ledger is read, and has a backup that ends it after the first piece.
+type dropping struct {
+	*memory.Store
+	drop func()
+	text io.Reader
+	read int
+}
+
+func (d *dropping) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
+	if p.After != "" {
+		d.drop()
+	}
+	return d.Store.Mutations(ctx, f, p)
+}
+
+func (d *dropping) Instead() string { return "" }
+
+func (d *dropping) Make(context.Context) (*web.Copy, error) {
+	return &web.Copy{ReadCloser: io.NopCloser(d), Size: 1 << 20, At: time.Now()}, nil
+}
+
+func (d *dropping) Read(p []byte) (int, error) {
+	n, err := d.text.Read(p)
+	if d.read += n; d.read >= 256<<10 {
+		d.drop()
+	}
+	return n, err
+}
+
+// A download that takes long ends with the right to it, and does not look like a whole one.
+func TestDownloadEndsWithItsRight(t *testing.T) {
+	for _, asked := range []string{"GET /mutations.csv", "GET /mutations.json", "POST /settings/backup"} {
+		t.Run(asked, func(t *testing.T) {
+			now := keepNow()
+			s := &dropping{Store: memory.New(), text: strings.NewReader(strings.Repeat("x", 1<<20))}
+			var changes []keep.Change
+			for i := range 600 {
+				id := fmt.Sprintf("%04d", i)
+				changes = append(changes, keep.PutMutation{Mutation: keep.Mutation{Key: keep.MutationKey("mut_" + id), Workflow: "w", Run: "run_1", Tool: "crm.add", Level: keep.LevelNone, Token: id,
+					State: keep.Applied, ResolvedBy: "call", Attempts: 1, CallDeadline: now, CreatedAt: now, UpdatedAt: now}})
+			}
+			commit(t, s.Store, "w", now, changes...)
+			token, c, err := access.Issue(t.Context(), s, keep.Credential{Kind: keep.CredentialToken, Name: "ann", Role: string(access.Admin)}, time.Now(), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.drop = func() {
+				if err := s.DropCredential(context.Background(), c.ID); err != nil {
+					t.Error(err)
+				}
+				s.drop = func() {}
+			}
+			log := slog.New(slog.NewTextHandler(t.Output(), nil))
+			actor, err := operator.New(s, operator.Config{Logger: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages, err := web.New(web.Config{Store: s, Actor: actor, Backups: s, Logger: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := access.New(access.Config{Store: s, Logger: log})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(g.Handler(pages))
+			t.Cleanup(server.Close)
+			method, path, _ := strings.Cut(asked, " ")
+			r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			res, err := server.Client().Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			got, err := io.ReadAll(res.Body)
+			if res.StatusCode != http.StatusOK || err == nil || strings.Contains(string(got), "mut_0000") || len(got) > 512<<10 {
+				t.Errorf("status %d, %d bytes and %v, want the beginning and that it was cut", res.StatusCode, len(got), err)
+			}
+		})
+	}
 }

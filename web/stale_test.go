@@ -101,6 +101,82 @@ func TestSkipIsOfTheItemThatWasShown(t *testing.T) {
 	}
 }
 
+// A stale page takes up no later attempt of an item or an event that was skipped, and skips none of an event: what the attempt that it
+// shows did would be done a second time.
+func TestSkipIsUndoneOfTheAttemptThatWasShown(t *testing.T) {
+	const item, event = "/item?workflow=w&id=17", "workflow=w&topic=t&id=17"
+	db := memory.New()
+	now := keepNow()
+	def := keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{{Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), Definition: def, CreatedAt: now}},
+		keep.PutItem{Item: keep.Item{Workflow: "w", ID: "17", Title: "Order 17", Status: keep.ItemSkipped, Attempt: 1, CreatedAt: now, UpdatedAt: now}},
+		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "17", CreatedAt: now}})
+	ask := pagesWith(t, db)
+	skip := hiddenIn(t, ask("GET", "/event?"+event, nil).body)
+	commit(t, db, "w", now, keep.SkipEvents{Topic: "t", IDs: []keep.MessageID{"17"}})
+	unskip, unskipItem := hiddenIn(t, ask("GET", "/event?"+event, nil).body), hiddenIn(t, ask("GET", item, nil).body, "action", "unskip")
+	redone := keep.RedoEvents{Topic: "t", IDs: []keep.MessageID{"17"}, Attempt: 1, By: "bob"} // others do both again,
+	it, err := db.Item(t.Context(), "w", "17")
+	if err != nil {
+		t.Fatal(err)
+	}
+	it.Attempt++
+	commit(t, db, "w", now, redone, keep.PutItem{Item: it})
+	ask("POST", "/event/skip?"+event, skip).want(t, http.StatusConflict, "Not in this state", "attempt 2")
+	commit(t, db, "w", now, keep.SkipEvents{Topic: "t", IDs: []keep.MessageID{"17"}}) // and leave them then
+	ask("POST", "/event/unskip?"+event, unskip).want(t, http.StatusConflict, "Not in this state", "attempt 2")
+	ask("POST", item, unskipItem).want(t, http.StatusConflict, "Not in this state", "attempt 2")
+	for path, form := range map[string]url.Values{item: {"action": {"unskip"}}, "/event/skip?" + event: nil, "/event/unskip?" + event: nil} {
+		ask("POST", path, form).want(t, http.StatusBadRequest, "shown first")
+	}
+	ev, err := db.Event(t.Context(), "w", "t", "17")
+	if it, itemErr := db.Item(t.Context(), "w", "17"); err != nil || itemErr != nil || ev.Status != keep.EventSkipped || it.Status != keep.ItemSkipped {
+		t.Errorf("the event is %s, %v, and the item %s, %v", ev.Status, err, it.Status, itemErr)
+	}
+	ask("POST", "/event/unskip?"+event, hiddenIn(t, ask("GET", "/event?"+event, nil).body)).want(t, http.StatusSeeOther)
+	ask("POST", "/event/skip?"+event, hiddenIn(t, ask("GET", "/event?"+event, nil).body)).want(t, http.StatusSeeOther)
+	ask("POST", item, hiddenIn(t, ask("GET", item, nil).body, "action", "unskip")).want(t, http.StatusSeeOther)
+	if it, err = db.Item(t.Context(), "w", "17"); err != nil || it.Status == keep.ItemSkipped {
+		t.Errorf("the item is %s, %v", it.Status, err)
+	}
+}
+
+// A stale page of an input neither leaves nor takes up what somebody had done again since.
+func TestInputIsSkippedAsItWasShown(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	event := keep.SkipEvents{Topic: "t", IDs: []keep.MessageID{"17"}}
+	redone := func(attempt int) keep.RedoEvents {
+		return keep.RedoEvents{Topic: "t", IDs: event.IDs, Attempt: attempt, By: "bob"}
+	}
+	def := keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{{Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), Definition: def, CreatedAt: now}},
+		keep.PutInput{Input: keep.Input{ID: "in_17", Workflow: "w", Source: "s", ExternalID: "17", Title: "Order 17", CreatedAt: now}},
+		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "17", CausedBy: []keep.InputID{"in_17"}, CreatedAt: now}})
+	ask := pagesWith(t, db)
+	form := func() url.Values { return hiddenIn(t, ask("GET", "/inputs/in_17", nil).body) }
+	skip := form()
+	commit(t, db, "w", now, keep.SkipInput{Input: "in_17"}, event)
+	unskip := form()
+	commit(t, db, "w", now, redone(1), keep.UnskipInput{Input: "in_17"}) // others do it again,
+	ask("POST", "/inputs/in_17/skip", skip).want(t, http.StatusConflict, "Not in this state", "done again since")
+	commit(t, db, "w", now, keep.SkipInput{Input: "in_17"}, event) // and leave it then
+	ask("POST", "/inputs/in_17/unskip", unskip).want(t, http.StatusConflict, "Not in this state", "done again since")
+	for _, verb := range []string{"skip", "unskip"} {
+		ask("POST", "/inputs/in_17/"+verb, nil).want(t, http.StatusBadRequest, "shown first")
+	}
+	if in, err := db.Input(t.Context(), "in_17"); err != nil || in.Status != keep.InputSkipped {
+		t.Errorf("the input is %s, %v", in.Status, err)
+	}
+	ask("POST", "/inputs/in_17/unskip", form()).want(t, http.StatusSeeOther)
+	skip = form()
+	commit(t, db, "w", now, keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "18", CausedBy: []keep.InputID{"in_17"}, CreatedAt: now}}) // it moves on
+	ask("POST", "/inputs/in_17/skip", skip).want(t, http.StatusSeeOther)
+	if in, err := db.Input(t.Context(), "in_17"); err != nil || in.Status != keep.InputSkipped {
+		t.Errorf("the input is %s, %v", in.Status, err)
+	}
+}
+
 // A stale page resumes no workflow that was paused again since for another reason, and overwrites no note.
 func TestPauseIsOfWhatWasShown(t *testing.T) {
 	db := memory.New()
@@ -296,6 +372,13 @@ func TestSecretAndAccountAreReplacedAsTheyWereShown(t *testing.T) {
 	admin.post("/connect/stripe", append(formOf(t, again.body), "name", "work-mail", "credential", "key of a shop")...)
 	if put.put["work-mail"] != "key of a shop" || !put.over["work-mail"].Equal(time.Time(accounts.list[1].ConnectedAt)) {
 		t.Errorf("put %v over %v", put.put, put.over)
+	}
+	accounts.first = func() { // after the page of the form was compared
+		accounts.list[1].ConnectedBy, accounts.list[1].ConnectedAt = "eve", api.Time(time.Now().Add(time.Hour))
+	}
+	admin.post("/accounts/work-mail/revoke", formOf(t, admin.get("/accounts/work-mail").body)...).want(t, http.StatusConflict, "Not in this state", "eve connected it")
+	if accounts.first = nil; accounts.list[1].Status != keep.AccountOK {
+		t.Errorf("what eve connected is %s", accounts.list[1].Status)
 	}
 	admin.post("/accounts/work-mail/revoke", formOf(t, admin.get("/accounts/work-mail").body)...).want(t, http.StatusOK)
 }

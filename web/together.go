@@ -121,7 +121,7 @@ func (c card) allowsBare(a keep.Action) bool {
 
 // vouches reports whether who chooses an action must have seen the whole call: it is sent, or was done.
 func vouches(a keep.Action) bool {
-	return a == keep.Approve || a == keep.Happened || a == keep.TreatAsDone || a.NeedsConfirmation()
+	return a == keep.Approve || a == keep.Allow || a == keep.Happened || a == keep.TreatAsDone || a.NeedsConfirmation()
 }
 
 // decideTogether answers the questions that the form names, and no other. Each is answered

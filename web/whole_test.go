@@ -41,6 +41,11 @@ func TestNothingIsAgreedToUnseen(t *testing.T) {
 			Choices: []keep.Choice{{Action: keep.TreatAsDone, Label: "Treat it as done"}, {Action: keep.DoAgain, Label: "Do it again"}}}, keep.DoAgain},
 		{"an item that changed", keep.Escalation{Kind: keep.AskItem, Run: "run_1", Mutation: "mut_1", Attempted: strings.Repeat("was sent before ", 130) + "\nnow it would be sent with THE-END",
 			Choices: []keep.Choice{{Action: keep.Reprocess, Label: "Reprocess"}}}, keep.Reprocess},
+		{"a call that its budget has no room for", keep.Escalation{Kind: keep.AskBudget, Budget: "money", Run: "run_1", Attempted: "bank.pay on bob with " + long,
+			Choices: []keep.Choice{{Action: keep.Allow, Label: "Allow this one"}, {Action: keep.Skip, Label: "Skip"}}}, keep.Allow},
+		{"a call that is said to be done", keep.Escalation{Kind: keep.AskApproval, Run: "run_1", Attempted: "bank.pay on bob with " + long,
+			Approval: &keep.Approval{Tool: "bank.pay", Target: "bob", Payload: []byte(long), Version: keep.Version{Major: 1}},
+			Choices:  []keep.Choice{{Action: keep.Approve, Label: "Approve"}, {Action: keep.TreatAsDone, Label: "Treat it as done"}}}, keep.TreatAsDone},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			db, now := memory.New(), time.Now()
@@ -62,11 +67,12 @@ func TestNothingIsAgreedToUnseen(t *testing.T) {
 			last.want(t, http.StatusOK, "THE-END")
 			ask("GET", "/inbox/esc_1/attempted", nil).want(t, http.StatusOK, "THE-END")
 			switch one.by {
-			case keep.Approve:
-				if strings.Contains(list.body, `value="approve"`) {
-					t.Error("the list offers to approve what it hides part of")
+			case keep.Approve, keep.Allow, keep.TreatAsDone:
+				if button := fmt.Sprintf(`name="action" value="%s"`, one.by); strings.Contains(list.body, button) || !strings.Contains(last.body, button) {
+					t.Error("the list offers to agree to what it hides part of, or no page does")
 				}
-				ask("POST", "/inbox/esc_1", url.Values{"action": {"approve"}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "does not show all of what would be sent")
+				ask("POST", "/inbox/esc_1", url.Values{"action": {string(one.by)}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "does not show all of what would be sent")
+				ask("POST", "/inbox/together", url.Values{"action": {string(one.by)}, "id": {"esc_1"}}).want(t, http.StatusBadRequest, "does not show all of what")
 			default:
 				first := ask("POST", "/inbox/esc_1", url.Values{"action": {string(one.by)}, "from": {"inbox"}})
 				first.want(t, http.StatusSeeOther)

@@ -145,6 +145,28 @@ func TestRevokeOfWhatWasRenewed(t *testing.T) {
 	}
 }
 
+// Who revokes the account that was shown leaves the one alone that somebody connects in its place while the service is told.
+func TestRevokeOfWhatWasShown(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.host("h"), time.Hour)
+	shown := w.account()
+	later := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "other", Clock: func() time.Time { return time.Now().Add(time.Minute) }})
+	w.store = &beside{kept: w.store, first: func() {
+		if _, err := later.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", ConnectedBy: "bob"}, seal.Content{Access: "of-bob"}); err != nil {
+			t.Error(err)
+		}
+	}}
+	person := w.host("person")
+	if _, err := person.RevokeConnected(t.Context(), "mail", shown.ConnectedAt); !errors.Is(err, keep.ErrStale) || !strings.Contains(err.Error(), "bob") {
+		t.Errorf("it says: %v", err)
+	}
+	w.service.mu.Lock()
+	defer w.service.mu.Unlock()
+	if a := w.account(); a.Status != keep.AccountOK || a.Sealed == nil || slices.Contains(w.service.revoked, "of-bob") {
+		t.Errorf("what bob connected is %s, and the service heard that %v are not wanted", a.Status, w.service.revoked)
+	}
+}
+
 // A slow reader is a store after whose reading something happens, once.
 type slowReader struct {
 	kept

@@ -404,12 +404,31 @@ func ContentOf(t oauth.Tokens) seal.Content {
 // forgotten here even if the error says that the service was not told. Tokens that
 // came meanwhile are named to the service, too: those that are forgotten.
 func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error) {
+	return m.revoke(ctx, name, func(keep.Account) error { return nil })
+}
+
+// RevokeConnected is Revoke of what a person connected at a time, else keep.ErrStale: what somebody else connects in its place,
+// also meanwhile, stays.
+func (m *Manager) RevokeConnected(ctx context.Context, name string, at time.Time) (keep.Account, error) {
+	return m.revoke(ctx, name, func(a keep.Account) error {
+		if a.ConnectedAt.Equal(at) {
+			return nil
+		}
+		return fmt.Errorf("%s was connected by %s since: %w", name, a.ConnectedBy, keep.ErrStale)
+	})
+}
+
+// revoke is Revoke of an account that check accepts.
+func (m *Manager) revoke(ctx context.Context, name string, check func(keep.Account) error) (keep.Account, error) {
 	var told []byte // what is sealed of it
 	var untold []error
 	for {
 		a, err := m.row(ctx, keep.AccountConnected, name)
 		if err != nil || a.Status == keep.AccountRevoked {
 			return a, errors.Join(err, unknown(name, untold))
+		}
+		if err := check(a); err != nil {
+			return a, err
 		}
 		if !law.Moved(a) && !bytes.Equal(told, a.Sealed) { // another place may use the tokens of one that moved
 			o, err := m.open(a)

@@ -429,11 +429,60 @@ var edgesBreaks = []Break{
 	{"short-names-of-passwords-are-printed", "permitted", "cmd/keep/gateway_import.go",
 		`(pass|pwd|pat)`, `(pass)`, "./cmd/keep -run TestImportedPasswords"},
 	{"approved-unseen", "once", "web/inbox.go",
-		`if d.Action == keep.Approve && r.PostForm.Get("from") != "question" {`, `if false {`, "./web -run TestApprovalIsSeenWhole"},
+		`if agreesAtOnce(d.Action) && r.PostForm.Get("from") != "question" {`, `if false {`, "./web -run TestApprovalIsSeenWhole"},
+	{"budget-lets-an-unseen-call-through", "once", "web/inbox.go",
+		`[]keep.Action{keep.Approve, keep.Allow, keep.DoAgain, keep.Reprocess}`, `[]keep.Action{keep.Approve, keep.DoAgain, keep.Reprocess}`, "./web -run TestNothingIsAgreedToUnseen"},
+	{"call-is-said-to-be-done-unseen", "nothing-lost", "web/inbox.go",
+		`if agreesAtOnce(choice.Action) && c.Hidden()`, `if agreesAtOnce(choice.Action) && choice.Action != keep.TreatAsDone && c.Hidden()`, "./web -run TestNothingIsAgreedToUnseen"},
+	{"several-budgets-let-unseen-calls-through", "once", "web/together.go",
+		`a == keep.Approve || a == keep.Allow ||`, `a == keep.Approve ||`, "./web -run TestNothingIsAgreedToUnseen"},
 	{"changed-part-of-a-line-is-hidden", "permitted", "view/diff.go",
 		`l.Text = changedPart(l.Text, others[i])`, `_, l.Text = others, shortLine(l.Text)`, "./view -run TestDiffOfLongLines"},
+	{"redo-looks-at-some-of-what-worked-below", "doubt-is-not-failure", "operator/redo.go",
+		`e.More || len(later) == maxBelow`, `e.More`, "./operator -run TestRedoBelowTooMuch"},
 	{"item-is-done-again-by-an-old-page", "once", "operator/items.go",
 		`if it.Attempt == attempt {`, `if it.Attempt >= attempt {`, "./web -run TestReprocessIsOfTheAttemptThatWasShown"},
+	{"skip-of-an-item-is-undone-by-an-old-page", "once", "operator/unskip.go",
+		`return isAt(it, attempt, keep.Unskip)`, `return nil`, "./web -run TestSkipIsUndoneOfTheAttemptThatWasShown"},
+	{"skip-of-an-event-is-undone-by-an-old-page", "once", "operator/skip.go",
+		`if err == nil && attempt != 0 && ev.Attempt() != attempt {`, `if false {`, "./web -run TestSkipIsUndoneOfTheAttemptThatWasShown"},
+	{"account-of-another-is-revoked-by-name", "nothing-lost", "host/account/renew.go",
+		`		if err := check(a); err != nil {`, `		if err := check(a); err != nil && told == nil {`, "./host/account -run TestRevokeOfWhatWasShown"},
+	{"page-revokes-whichever-account-is-there", "nothing-lost", "web/accounts.go",
+		`s.cfg.Accounts.Revoke(r.Context(), a.Name, a.Connected)`, `s.cfg.Accounts.Revoke(r.Context(), a.Name, time.Time{})`, "./web -run TestSecretAndAccountAreReplacedAsTheyWereShown"},
+	{"doubts-behind-many-are-not-looked-for", "explained", "view/overview.go",
+		`			if p.After = next; next == "" {
+				break
+			}
+		}
+	}
+	return out, nil`, `			p.After = next
+			break
+		}
+	}
+	return out, nil`, "./view -run TestDoubtsBehindMany"},
+	{"formula-behind-a-semicolon-is-run", "no-ambient-power", "web/export.go",
+		`begins = strings.IndexByte(";\t\r\n", s[i]) >= 0 || begins && s[i] == '"'`, `begins = false`, "./web -run TestExportHasNoFormulas"},
+	{"export-outlives-its-right", "permitted", "web/export.go",
+		`err = access.Still(r.Context())`, `_ = access.Still`, "./web -run TestDownloadEndsWithItsRight"},
+	{"backup-outlives-its-right", "permitted", "web/backup.go",
+		`cmp.Or(r.Context().Err(), access.Still(r.Context()))`, `cmp.Or(r.Context().Err(), nil)`, "./web -run TestDownloadEndsWithItsRight"},
+	{"question-about-a-tool-with-a-slash-is-nowhere", "explained", "web/funcs.go",
+		`return pathEscape(fmt.Sprint(id))`, `return fmt.Sprint(id)`, "./web -run TestQuestionAboutAToolOfAnyName"},
+	{"page-of-a-busy-host-is-never-read", "explained", "web/template/layout.html",
+		`hx-sync="this:queue last"`, `hx-sync="this:replace"`, "./web -run TestLivePageOfABusyHost"},
+	{"skip-of-an-input-is-undone-by-an-old-page", "once", "operator/skip.go",
+		`if Redone(events) <= redone {`, `if Redone(events) <= redone+1 {`, "./web -run TestInputIsSkippedAsItWasShown"},
+	{"stop-takes-the-note-of-a-pause-away", "nothing-lost", "operator/budget.go",
+		`err := o.PauseRunning(ctx, name, note)`, `err := o.Pause(ctx, name, note)`, "./operator -run TestStopKeepsTheNoteOfAPause"},
+	{"user-question-behind-many-is-none", "explained", "view/asked.go",
+		`if p.After = next; err != nil || next == "" {
+			return asked, err`, `if p.After = next; true {
+			return asked, err`, "./view -run TestUserQuestionBehindMany"},
+	{"item-is-done-again-with-a-beginning-shown", "once", "engine/question.go",
+		`cut(string(x.mut.Payload), maxShown), x.wouldSend)`, `cut(string(x.mut.Payload), maxShown), cut(string(x.wouldSend), maxShown))`, "./engine -run TestLookBeforeSendingAgainFindsOtherContent"},
+	{"list-answers-no-question-with-a-hidden-character", "explained", "web/template/page/together.html",
+		`name="id" value="{{typed .ID}}"`, `name="id" value="{{.ID}}"`, "./web -run TestQuestionAboutAToolOfAnyName"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",
 		`if r.PostForm.Get("of") != noteMark(w.PauseNote) {`, `if false {`, "./web -run TestPauseIsOfWhatWasShown"},
 	{"pause-on-a-page-takes-a-note-away", "permitted", "web/workflow.go",

@@ -155,7 +155,7 @@ var engineBreaks = []Break{
 	{"mistake-comes-back-with-another-file", "permitted", "cmd/keep/internal/daemon/host.go",
 		`if before == now {`, `if before == now && false {`, "./cmd/keep -run TestRepairDev"},
 	{"late-host-closes-the-question-of-an-account", "nothing-lost", "operator/accounts.go",
-		"accounts, err := read(ctx)\n", "accounts, err := read(ctx)\n\tasked, _ = o.askedReconnect(ctx)\n", "./operator -run TestSettleOldAccounts"},
+		"byName, err := accountsByName(ctx, read)\n", "byName, err := accountsByName(ctx, read)\n\tasked, _ = o.askedReconnect(ctx)\n", "./operator -run TestSettleOldAccounts"},
 	{"account-asked-after-the-run", "explained", "host/account/account.go",
 		"if err := m.Settle(context.WithoutCancel(ctx)); err != nil {\n\t\treturn keep.Failf(", "if err := m.Settle(context.WithoutCancel(ctx)); false {\n\t\treturn keep.Failf(", "./host/account -run TestRefusalAsksFirst"},
 	{"connected-and-still-waiting", "explained", "operator/accounts.go",

@@ -181,7 +181,7 @@ var lawsBreaks = []Break{
 	{"sent-call-was-not-sent", "explained", "law/ledger/ledger.go",
 		`m.State == keep.Failed && m.ResolvedBy == "call" && m.Error`, `m.State == keep.Failed && m.Error`, "./law/ledger -run TestUnsentIsSaidOfCallsAlone"},
 	{"many-are-vouched-for-unseen", "doubt-is-not-failure", "web/together.go",
-		`a == keep.Approve || a == keep.Happened || `, `a == keep.Approve || `, "./web -run TestManyDoubtsHappened"},
+		`a == keep.Allow || a == keep.Happened || `, `a == keep.Allow || `, "./web -run TestManyDoubtsHappened"},
 	{"doubted-key-is-given-up", "bound-to-its-world", "law/lifecycle/lifecycle.go",
 		`case m.Doubted:`, `case false:`, "./engine -run TestADeployKeepsADoubtedKey"},
 	{"doubted-key-gets-another-payload", "bound-to-its-world", "engine/approve.go",

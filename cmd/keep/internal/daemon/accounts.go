@@ -184,7 +184,11 @@ func (s ServedAccounts) Renew(ctx context.Context, name string) error {
 }
 
 // Revoke implements api.Accounts.
-func (s ServedAccounts) Revoke(ctx context.Context, name string) error {
-	_, err := s.Manager.Revoke(ctx, name)
+func (s ServedAccounts) Revoke(ctx context.Context, name string, of time.Time) (err error) {
+	if of.IsZero() {
+		_, err = s.Manager.Revoke(ctx, name)
+	} else {
+		_, err = s.Manager.RevokeConnected(ctx, name, of)
+	}
 	return err
 }
