@@ -164,7 +164,7 @@ cmd/keep/internal/keychain clock
 cmd/keep/internal/pair  clock  . cmd/keep/internal/prove connector connector/mcp
 cmd/keep/internal/manual timed docs idempotency
 cmd/keep/internal/metrics clock . engine law/... store
-cmd/keep/internal/otlp  clock
+cmd/keep/internal/otlp  clock  .
 cmd/keep/internal/prove clock  . api connector internal/schema
 examples/...            main
 examples/gateway/agent  timed  llm

@@ -404,6 +404,8 @@ var edgesBreaks = []Break{
 		`r.err == nil && r.d < d &&`, `r.err == nil && r.d > d &&`, "./host/account -run TestRenewBesideACall"},
 	{"test-plays-a-tool-that-is-not-there", "explained", "rehearsal/scripttest/run.go",
 		`if !known[keep.ToolName(a.Tool)] {`, `if false {`, "./rehearsal/scripttest -run TestRun"},
+	{"rejected-spans-are-lost-without-a-word", "explained", "cmd/keep/internal/otlp/otlp.go",
+		`return -1, partly(text)`, `return -1, partly(text[:0])`, "./cmd/keep/internal/otlp -run TestPartialSuccess"},
 	{"key-of-a-collector-goes-elsewhere", "no-ambient-power", "cmd/keep/internal/otlp/otlp.go",
 		`CheckRedirect: stay}`, `CheckRedirect: nil}`, "./cmd/keep/internal/otlp -run TestNoRedirect"},
 	{"old-keys-are-not-told", "explained", "cmd/keep/internal/daemon/api.go",
