@@ -197,7 +197,8 @@ func (p *pager) after(at string, a answer, body json.RawMessage, cursor string, 
 }
 
 // nextCursor returns the cursor of the next page, and whether the page names one. Without
-// more, a page that is not full is the last one, or an empty one to who is thorough: services cap how many they give. It returns an error for what is no cursor.
+// more, a page that is not full is the last one if it does not say that there is another, or an empty one to who is thorough: services cap
+// how many they give. It returns an error for what is no cursor.
 func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor string, n int) (string, bool, error) {
 	switch p.style {
 	case "link":
@@ -207,7 +208,7 @@ func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor str
 		if err != nil {
 			at = map[string]int{"page": p.first}[p.style]
 		}
-		if p.more == nil && (n == 0 || n < p.size && !(p.thorough && silent(a, body))) {
+		if p.more == nil && (n == 0 || n < p.size && !(p.thorough && silent(a, body)) && !flagged(body)) {
 			return "", false, nil
 		}
 		if p.style == "page" {
@@ -226,6 +227,9 @@ func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor str
 	next, err := scalar("next", raw)
 	return next, next != "", err
 }
+
+// counts reports whether pages are asked for by a number that each has.
+func (p *pager) counts() bool { return p.style == "page" || p.style == "offset" }
 
 // withQuery sets a query parameter.
 func withQuery(target, name, value string) string {
@@ -271,7 +275,7 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 		if !ok {
 			return keep.Failf(keep.ClassTransient, "page-without-items", "a page has no list at %s; it may work later", p.items)
 		}
-		if p.thorough && len(items) > 0 && bytes.Equal(found, last) {
+		if (p.thorough || p.counts() && len(items) < p.size) && len(items) > 0 && bytes.Equal(found, last) {
 			return keep.Failf(keep.ClassTransient, "page-without-next", "it cannot be told where the list ends, since two pages are the same")
 		}
 		last = found
