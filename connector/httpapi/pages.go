@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -269,7 +270,7 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 			found, _ = p.items.find(body)
 		}
 		items, ok := elements(found)
-		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !denies(fields) {
+		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !echo.Denies(fields) {
 			ok = len(found) == 0
 		}
 		if !ok {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -16,7 +17,7 @@ import (
 
 // failure returns why a body with a list is not all there is, if it says that something of it failed.
 func failure(body json.RawMessage) string {
-	if fields, err := jsonval.Fields(body); err == nil && fails(fields) {
+	if fields, err := jsonval.Fields(body); err == nil && echo.Fails(fields) {
 		return "the answer says that something of it failed"
 	}
 	return ""

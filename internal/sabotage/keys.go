@@ -382,6 +382,10 @@ var keysBreaks = []Break{
 		`		return keys.Lost(ctx)
 `, `		return nil
 `, "./cmd/keep -run TestProxyWhoseServerLostKeys"},
+	{"mcp-question-is-the-answer", "witnessed", "connector/mcp/tool.go",
+		`case !t.answers(row, m.Token, listed):`, `case false && !t.answers(row, m.Token, listed):`, "./connector/mcp -run TestLookup"},
+	{"mcp-question-with-the-mark-is-the-answer", "witnessed", "connector/mcp/tool.go",
+		`&& !ours && !l.asksWith(strings.TrimSpace(p.TokenAppend)):`, `:`, "./connector/mcp -run TestLookup"},
 	{"mcp-a-text-is-a-list", "witnessed", "connector/mcp/tool.go",
 		`shown.Verdict == connector.Absent && !whole`, `false && !whole`, "./connector/mcp -run TestLookup$"},
 	{"guard-lease-ends-early", "once", "law/key/law.go",
