@@ -37,7 +37,8 @@ type answer struct {
 	cut    bool   // there was more
 	err    error  // the body ended early
 
-	used used
+	used   used
+	behind time.Duration // of a lookup: how far the clock of the service is behind ours, at most; zero: it does not tell
 }
 
 // read reads resp and closes it.

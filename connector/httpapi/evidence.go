@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
@@ -19,7 +18,7 @@ import (
 // proves reports whether record shows the effect of mut: an entry of a list, or a whole
 // answer. It must be as match and contains say and, if they name nothing of the call, hold our
 // marks, of which there is at least one.
-func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) bool {
+func (l *lookup) proves(record json.RawMessage, entry bool, mut question) bool {
 	fields, err := jsonval.Fields(record)
 	if err != nil || len(fields) == 0 || echo.Denies(fields) {
 		return false
@@ -109,7 +108,7 @@ type search struct {
 }
 
 // add looks at an entry that does not prove the effect.
-func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
+func (s *search) add(l *lookup, record json.RawMessage, mut question) {
 	s.entries++
 	if s.sent == nil {
 		s.sent = l.sent(mut)

@@ -464,6 +464,7 @@ func (b *builder) level(t *tool) {
 	default:
 		t.spec.Level = keep.LevelNone
 	}
+	t.spec.ComparesAge = t.lookup != nil && t.lookup.sinceCall()
 	t.spec.Marked = t.lookup != nil && t.lookup.showsToken()
 	t.spec.NeedsControl = t.lookup != nil && t.start == nil && t.lookup.absentIf == nil && !t.lookup.complete
 	t.spec.CarriesToken = t.token.sent() && t.token.format == ""

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
@@ -137,7 +136,7 @@ type sent struct {
 
 // sent returns what of the call match and contains compare. A fixed text and a time are left out: our own record in
 // another state is no absence. It is never nil.
-func (l *lookup) sent(mut keep.Mutation) []sent {
+func (l *lookup) sent(mut question) []sent {
 	out := []sent{}
 	v, err := l.values(mut)
 	if err != nil {

@@ -284,7 +284,7 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 	}
 	if m.lookup != nil {
 		// A question that can't be asked later is a mistake of now.
-		if _, err := m.lookup.request(m.service, mut); err != nil {
+		if _, err := m.lookup.request(m.service, questionOf(ctx, mut)); err != nil {
 			return connector.Receipt{}, m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 		}
 	}

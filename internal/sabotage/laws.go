@@ -222,6 +222,16 @@ var lawsBreaks = []Break{
 		`	case flagged(body):`, `	case false && flagged(body):`, "./connector/httpapi -run TestAbsenceInAListThatSaysMore"},
 	{"page-that-is-capped-is-the-last", "nothing-lost", "connector/httpapi/pages.go",
 		` && !flagged(body)) {`, `) {`, "./connector/httpapi -run TestListWhosePagesAreCapped"},
+	{"search-by-the-wrong-clock", "once", "connector/httpapi/reconcile.go",
+		`|| behind < clockSkew/2 ||`, `|| true ||`, "./connector/httpapi -run TestServiceWhoseClockIsBehind"},
+	{"pages-by-the-wrong-clock", "once", "connector/httpapi/reconcile.go",
+		`		behind = max(behind, a.behind)
+`, ``, "./connector/httpapi -run TestServiceWhoseClockIsBehind"},
+	{"sent-again-with-another-time", "once", "connector/httpapi/reconcile.go",
+		`	was.CreatedAt = connector.Recorded(ctx, mut)`, `	_ = was.CreatedAt`, "./connector/httpapi -run TestSentAgainAsItWasRecorded"},
+	{"time-of-the-record-is-not-told", "once", "engine/slots.go",
+		`	ctx = connector.WithRecorded(ctx, m.CreatedAt)
+`, ``, "./engine -run TestAFastClockMakesNoKeyYounger"},
 	{"same-page-is-the-next", "witnessed", "connector/httpapi/pages.go",
 		`bytes.Equal(found, last)`, `bytes.Equal(found, last) && false`, "./connector/httpapi -run TestAShortPageThatSaysMore"},
 	{"entries-without-the-field-show-an-absence", "witnessed", "connector/httpapi/evidence.go",
