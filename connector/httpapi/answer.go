@@ -191,7 +191,7 @@ func (a answer) wrapped(kind string) map[string]any {
 // the service's own clock, so that a wrong clock here or there doesn't matter.
 func (a answer) retryAfter() time.Duration {
 	v := a.header.Get("Retry-After")
-	if n, err := strconv.ParseUint(v, 10, 32); err == nil {
+	if n, err := strconv.ParseUint(v, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the largest
 		return min(time.Duration(n)*time.Second, maxRetryAfter)
 	}
 	until, err := http.ParseTime(v)

@@ -247,6 +247,8 @@ var edgesBreaks = []Break{
 		`if _, given := granted[w.Name]; !given && !inForce {`, `if _, given := granted[w.Name]; false && !given && !inForce {`, "./cmd/keep -run TestAgentOverHTTP"},
 	{"unsent-renewal-counts", "nothing-lost", "host/account/oauth/oauth.go",
 		`if errors.Is(err, ErrNotSent) {`, `if false {`, "./host/account -run TestRenewalWithoutConnection"},
+	{"long-rest-is-no-rest", "bounded", "host/notify/webhook.go",
+		`min(max(s, 0), 24*3600)`, `(max(s, 0) % (24 * 3600))`, "./host/notify -run TestRetryAfter$"},
 	{"restored-file-believes-its-tokens", "once", "store/sqlite/place.go",
 		`if err := h.doubtAccounts(ctx, at); err != nil {`, `if err := error(nil); err != nil {`, "./store/transfer -run TestRestoredAccounts"},
 	{"restored-server-believes-its-tokens", "once", "store/postgres/place.go",
