@@ -145,6 +145,31 @@ func TestRevokeOfWhatWasRenewed(t *testing.T) {
 	}
 }
 
+// An account that another person connects under the name of one that is being revoked stays: nobody asked for it to be revoked.
+func TestRevokeOfWhatAnotherConnected(t *testing.T) {
+	w := newWorld(t)
+	other := w.host("other")
+	w.connect(other, time.Hour)
+	old := w.account().ConnectedAt
+	w.store = &beside{kept: w.store, first: func() {
+		for again := true; again; again = w.account().ConnectedAt.Equal(old) {
+			if _, err := other.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", Renews: true, ConnectedBy: "ben"},
+				seal.Content{Access: "access-of-ben", Refresh: "refresh-of-ben"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}}
+	_, err := w.host("person").Revoke(t.Context(), "mail")
+	if !errors.Is(err, keep.ErrStale) || !strings.Contains(err.Error(), "ben connected the account mail") {
+		t.Errorf("it says: %v", err)
+	}
+	w.service.mu.Lock()
+	defer w.service.mu.Unlock()
+	if a := w.account(); a.Status != keep.AccountOK || a.Sealed == nil || !slices.Equal(w.service.revoked, []string{"refresh-0", "access-token-0"}) {
+		t.Errorf("the account of ben is %s, and the service heard that %v are not wanted", a.Status, w.service.revoked)
+	}
+}
+
 // A slow reader is a store after whose reading something happens, once.
 type slowReader struct {
 	kept

@@ -402,14 +402,22 @@ func ContentOf(t oauth.Tokens) seal.Content {
 
 // Revoke tells the service that the tokens are no longer wanted, and forgets them. They are
 // forgotten here even if the error says that the service was not told. Tokens that
-// came meanwhile are named to the service, too: those that are forgotten.
+// came meanwhile are named to the service, too: those that are forgotten. An account that a person
+// connected meanwhile is left as it is; the error is keep.ErrStale then.
 func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error) {
 	var told []byte // what is sealed of it
 	var untold []error
+	var of *time.Time // when what is revoked was connected
 	for {
 		a, err := m.row(ctx, keep.AccountConnected, name)
 		if err != nil || a.Status == keep.AccountRevoked {
 			return a, errors.Join(err, unknown(name, untold))
+		}
+		if of == nil {
+			of = &a.ConnectedAt
+		}
+		if !a.ConnectedAt.Equal(*of) {
+			return a, errors.Join(append(untold, fmt.Errorf("%s connected the account %s since, and it is not revoked: %w", a.ConnectedBy, name, keep.ErrStale))...)
 		}
 		if !law.Moved(a) && !bytes.Equal(told, a.Sealed) { // another place may use the tokens of one that moved
 			o, err := m.open(a)
