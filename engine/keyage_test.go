@@ -29,8 +29,10 @@ func TestAFastClockMakesNoKeyYounger(t *testing.T) {
 				w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
 				sent, asked := time.Now(), 0
 				youngest := time.Duration(1 << 62)
-				w.service.onAskContext = func(_ context.Context, m keep.Mutation) error {
+				recorded := make(map[time.Time]bool)
+				w.service.onAskContext = func(ctx context.Context, m keep.Mutation) error {
 					asked++
+					recorded[connector.Recorded(ctx, m)] = true
 					youngest = min(youngest, time.Since(m.CreatedAt)-time.Since(sent))
 					return nil
 				}
@@ -46,6 +48,9 @@ func TestAFastClockMakesNoKeyYounger(t *testing.T) {
 				}
 				if youngest < -5*time.Second || asked == 0 {
 					t.Errorf("level %s, restarts %t: in %d lookups, a call was taken for %v younger than it was", level, restarts, asked, -youngest)
+				}
+				if at := w.mutation().CreatedAt; len(recorded) != 1 || !recorded[at] {
+					t.Errorf("level %s, restarts %t: the record is of %s, and the tool was told %v", level, restarts, at, recorded)
 				}
 			})
 		}

@@ -81,7 +81,7 @@ func (t *tool) rebound(m keep.Mutation) (*tool, error) {
 		return nil, err
 	}
 	old := *t
-	old.impl, old.spec.Level = impl, impl.Spec().Level
+	old.impl, old.spec.Level, old.spec.ComparesAge = impl, impl.Spec().Level, impl.Spec().ComparesAge
 	if !old.canReconcile() || old.spec.Level == keep.LevelKey {
 		return nil, fmt.Errorf("it had no lookup")
 	}

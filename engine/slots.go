@@ -51,6 +51,7 @@ func (e *Engine) reconcile(ctx context.Context, t *tool, m keep.Mutation) (ans c
 	if refused != nil {
 		return *refused, at, t
 	}
+	ctx = connector.WithRecorded(ctx, m.CreatedAt)
 	m, note := e.aged(by, m)
 	return noted(by.reconcile(ctx, m, e.policy.Reconcile.Inline), note), at, by
 }

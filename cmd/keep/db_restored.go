@@ -81,8 +81,8 @@ type restoredWorkflow struct {
 
 // restored makes a copy one that may be worked on, in an order that leaves nothing open if the
 // process dies: the log of the other file goes first, since nothing may read the copy with it;
-// then the records are checked and the workflows paused; then the accounts are set to be tried
-// once. Each step may be repeated.
+// then the records are checked, and in one step the workflows are paused and the accounts set to be
+// tried once. Each step may be repeated.
 func (a *app) restored(ctx context.Context, anyway bool) error {
 	cfg, err := a.configOfDB()
 	if err != nil {
@@ -105,11 +105,8 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 		return exit.NoDatabase(err)
 	}
 	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}
-	// Only now may the database be opened to write: the restore has made it one to work on.
-	err = a.withStore(ctx, database.ToMigrate, func(cfg *config.Config, db database.DB) error {
-		if err := a.env().NewAccounts(func() *config.Config { return cfg }, db, nil).Restored(ctx); err != nil {
-			return err
-		}
+	// Only now may the database be opened: the restore has made it one to work on.
+	err = a.withStore(ctx, database.ToMigrate, func(_ *config.Config, db database.DB) error {
 		return report.fill(ctx, db)
 	})
 	if err != nil {

@@ -37,7 +37,8 @@ type answer struct {
 	cut    bool   // there was more
 	err    error  // the body ended early
 
-	used used
+	used   used
+	behind time.Duration // of a lookup: how far the clock of the service is behind ours, at most; zero: it does not tell
 }
 
 // read reads resp and closes it.
@@ -190,7 +191,7 @@ func (a answer) wrapped(kind string) map[string]any {
 // the service's own clock, so that a wrong clock here or there doesn't matter.
 func (a answer) retryAfter() time.Duration {
 	v := a.header.Get("Retry-After")
-	if n, err := strconv.ParseUint(v, 10, 32); err == nil {
+	if n, err := strconv.ParseUint(v, 10, 32); err == nil || errors.Is(err, strconv.ErrRange) { // then it is the largest
 		return min(time.Duration(n)*time.Second, maxRetryAfter)
 	}
 	until, err := http.ParseTime(v)

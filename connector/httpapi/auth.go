@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -60,8 +61,8 @@ func newHider(cfg Config) *redact.Hider {
 	return h
 }
 
-// authorize puts credentials into a request.
-func (s *service) authorize(ctx context.Context, req *http.Request) (Authorization, error) {
+// authorize puts credentials into a request: a bearer token into the header own, if that is not empty.
+func (s *service) authorize(ctx context.Context, req *http.Request, own string) (Authorization, error) {
 	if s.auth == nil {
 		return Authorization{}, nil
 	}
@@ -72,6 +73,10 @@ func (s *service) authorize(ctx context.Context, req *http.Request) (Authorizati
 	s.hide.Remember(a.Secrets...)
 	for _, name := range slices.Sorted(maps.Keys(a.Header)) {
 		req.Header.Set(name, a.Header[name])
+	}
+	if token, bearer := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer "); own != "" && bearer {
+		req.Header.Del("Authorization")
+		req.Header.Set(own, token)
 	}
 	if len(a.Query) > 0 {
 		q := req.URL.Query()
@@ -86,8 +91,13 @@ func (s *service) authorize(ctx context.Context, req *http.Request) (Authorizati
 // exchange sends a request with the credentials that are good now. A read that is refused
 // for them is sent again once, if there are others then. It returns what the last request
 // carried. An error may be a *keep.Failure: nothing was sent.
-func (s *service) exchange(ctx context.Context, t *once.Transport, req *http.Request) (resp *http.Response, u used, err error) {
-	a, err := s.authorize(ctx, req)
+func (s *service) exchange(ctx context.Context, t *once.Transport, req *http.Request) (*http.Response, used, error) {
+	return s.exchangeWith(ctx, t, req, "")
+}
+
+// exchangeWith is exchange with a bearer token in a header of its own; empty: where it is usually.
+func (s *service) exchangeWith(ctx context.Context, t *once.Transport, req *http.Request, own string) (resp *http.Response, u used, err error) {
+	a, err := s.authorize(ctx, req, own)
 	if err != nil {
 		return nil, u, err
 	}
@@ -108,7 +118,7 @@ func (s *service) exchange(ctx context.Context, t *once.Transport, req *http.Req
 			return nil, u, err
 		}
 	}
-	if a, err = s.authorize(ctx, req); err != nil {
+	if a, err = s.authorize(ctx, req, own); err != nil {
 		return nil, u, err
 	}
 	resp, err = s.roundTrip(ctx, t, req, a)

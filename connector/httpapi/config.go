@@ -102,6 +102,10 @@ type Tool struct {
 	Scopes       []string       `toml:"scopes"`
 	SettleSource string         `toml:"settle_source"`
 
+	// CredentialHeader is the header of a read in which the bearer token of an Auth goes, alone, in
+	// place of Authorization. Empty: it goes there.
+	CredentialHeader string `toml:"-"`
+
 	// AppliedIf and RefusedIf recognise answers that say in their body or header what
 	// the status doesn't. RefusedIf is looked at first, and the first match decides.
 	// With AppliedIf, a 2xx that none of its conditions matches is unknown.

@@ -16,29 +16,30 @@ func (r *reconciler) Count(ctx context.Context, mut keep.Mutation) (int, error) 
 	if r.lookup == nil {
 		return 0, errors.ErrUnsupported
 	}
-	target, err := r.lookup.request(r.service, mut)
+	q := questionOf(ctx, mut)
+	target, err := r.lookup.request(r.service, q)
 	if err != nil {
 		return 0, r.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 	}
 	if r.lookup.pages != nil {
-		return r.countThrough(ctx, target, mut)
+		return r.countThrough(ctx, target, q)
 	}
-	a, seen, err := r.lookAt(ctx, target, nil, mut)
+	a, seen, err := r.lookAt(ctx, target, nil, q)
 	if err != nil {
 		return 0, err
 	}
-	switch answer := r.lookup.judge(a, mut); answer.Verdict {
+	switch answer := r.lookup.judge(a, q); answer.Verdict {
 	case connector.Absent, connector.Unwitnessed:
 		return 0, nil
 	case connector.Happened:
-		return r.lookup.countIn(a, mut), nil
+		return r.lookup.countIn(a, q), nil
 	default:
 		return 0, r.failf(keep.ClassTransient, "no-answer", "%s%s", seen, answer.Detail)
 	}
 }
 
 // countIn counts the records of an answer that prove the effect.
-func (l *lookup) countIn(a answer, mut keep.Mutation) int {
+func (l *lookup) countIn(a answer, mut question) int {
 	found, err := a.record()
 	if err == nil && l.items != nil {
 		found, _ = l.items.find(found)
@@ -51,7 +52,7 @@ func (l *lookup) countIn(a answer, mut keep.Mutation) int {
 }
 
 // count counts the records of a list that prove the effect.
-func (l *lookup) count(records []json.RawMessage, mut keep.Mutation) (n int) {
+func (l *lookup) count(records []json.RawMessage, mut question) (n int) {
 	for _, record := range records {
 		if l.proves(record, true, mut) {
 			n++
@@ -61,7 +62,7 @@ func (l *lookup) count(records []json.RawMessage, mut keep.Mutation) (n int) {
 }
 
 // countThrough counts in a list that comes in pages.
-func (r *reconciler) countThrough(ctx context.Context, target string, mut keep.Mutation) (n int, err error) {
+func (r *reconciler) countThrough(ctx context.Context, target string, mut question) (n int, err error) {
 	fetch := func(at string, more url.Values) (answer, json.RawMessage, *keep.Failure) {
 		a, seen, err := r.lookAt(ctx, at, more, mut)
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -15,30 +15,12 @@ import (
 // says nothing about the effect: gateways, caches and login pages have statuses too.
 // Only a record that holds our mark, or what was sent, does.
 
-// echoes are the members in which services repeat the question, in records too. What
-// stands there was not found, only asked for.
-var echoes = []string{"query", "path", "self", "error", "errors", "url", "uri", "href", "link", "links"}
-
-// answerEchoes are those in which an answer repeats the question that is not a list: in an
-// entry of a list, they are data.
-var answerEchoes = []string{
-	"request", "params", "parameters", "filter", "filters", "search", "input", "args", "message", "detail",
-	"details", "instance", "q", "debug", "warnings", "location", "next", "prev", "previous", "first", "last",
-}
-
-// isEcho reports whether a member of that name repeats the question, in an entry of a
-// list or in a whole answer.
-func isEcho(name string, entry bool) bool {
-	name = strings.ToLower(strings.Trim(name, "_$@"))
-	return slices.Contains(echoes, name) || !entry && slices.Contains(answerEchoes, name)
-}
-
 // proves reports whether record shows the effect of mut: an entry of a list, or a whole
 // answer. It must be as match and contains say and, if they name nothing of the call, hold our
 // marks, of which there is at least one.
-func (l *lookup) proves(record json.RawMessage, entry bool, mut keep.Mutation) bool {
+func (l *lookup) proves(record json.RawMessage, entry bool, mut question) bool {
 	fields, err := jsonval.Fields(record)
-	if err != nil || len(fields) == 0 || denies(fields) {
+	if err != nil || len(fields) == 0 || echo.Denies(fields) {
 		return false
 	}
 	v, err := l.values(mut)
@@ -73,7 +55,7 @@ func together(answer any, marks []string) bool {
 		switch v := v.(type) {
 		case map[string]any:
 			for name, value := range v {
-				if !isEcho(name, false) {
+				if !echo.In(name, false) {
 					walk(value)
 				}
 			}
@@ -94,44 +76,6 @@ func together(answer any, marks []string) bool {
 		}
 	}
 	return len(marks) == 0 || slices.ContainsFunc(entries, func(e any) bool { return e != nil && together(e, marks) })
-}
-
-// denies reports whether a record says itself that there is nothing.
-func denies(fields map[string]json.RawMessage) bool {
-	for name, raw := range fields {
-		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
-		case "found", "exists":
-			if value == "false" {
-				return true
-			}
-		case "total", "count", "total_count", "hits":
-			if value == "0" {
-				return true
-			}
-		}
-	}
-	return fails(fields)
-}
-
-// fails reports whether an answer says itself that something of it failed.
-func fails(fields map[string]json.RawMessage) bool {
-	for name, raw := range fields {
-		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
-		case "success", "ok":
-			if value == "false" {
-				return true
-			}
-		case "timed_out":
-			if value == "true" {
-				return true
-			}
-		case "error", "errors":
-			if value != "null" && value != "[]" && value != `""` && value != "false" && value != "{}" {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // marks are the texts that must come back in a record, if no match says which fields:
@@ -164,7 +108,7 @@ type search struct {
 }
 
 // add looks at an entry that does not prove the effect.
-func (s *search) add(l *lookup, record json.RawMessage, mut keep.Mutation) {
+func (s *search) add(l *lookup, record json.RawMessage, mut question) {
 	s.entries++
 	if s.sent == nil {
 		s.sent = l.sent(mut)
@@ -224,7 +168,7 @@ func valueHolds(v any, want string, entry bool) bool {
 		return slices.ContainsFunc(v, func(e any) bool { return valueHolds(e, want, entry) })
 	case map[string]any:
 		for name, value := range v {
-			if !isEcho(name, entry) && valueHolds(value, want, entry) {
+			if !echo.In(name, entry) && valueHolds(value, want, entry) {
 				return true
 			}
 		}

@@ -227,7 +227,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	now := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	date = now.Format(http.TimeFormat)
 	for h, want := range map[string]time.Duration{
-		"7": 7 * time.Second, "": 0, "soon": 0, "-3": 0, "99999999": 24 * time.Hour,
+		"7": 7 * time.Second, "": 0, "soon": 0, "-3": 0, "99999999": 24 * time.Hour, "99999999999": 24 * time.Hour, strings.Repeat("9", 40): 24 * time.Hour,
 		now.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
 		now.Add(-time.Hour).Format(http.TimeFormat):       0,
 	} {

@@ -172,7 +172,7 @@ func (b *builder) build(name string) connector.Tool {
 	if b.cfg.Cost && b.cfg.Effect != connector.Get {
 		b.addf("cost", "is for get tools: a change is made once anyway, and a list has pages")
 	}
-	t.header = checkHeadersAt(b.Checker, b.at+".headers", b.cfg.Headers)
+	t.header, t.keyHeader = checkHeadersAt(b.Checker, b.at+".headers", b.cfg.Headers), b.cfg.CredentialHeader
 	switch b.cfg.Effect {
 	case connector.List, connector.Get:
 		b.readOnly()
@@ -464,6 +464,7 @@ func (b *builder) level(t *tool) {
 	default:
 		t.spec.Level = keep.LevelNone
 	}
+	t.spec.ComparesAge = t.lookup != nil && t.lookup.sinceCall()
 	t.spec.Marked = t.lookup != nil && t.lookup.showsToken()
 	t.spec.NeedsControl = t.lookup != nil && t.start == nil && t.lookup.absentIf == nil && !t.lookup.complete
 	t.spec.CarriesToken = t.token.sent() && t.token.format == ""

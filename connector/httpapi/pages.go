@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -197,7 +198,8 @@ func (p *pager) after(at string, a answer, body json.RawMessage, cursor string, 
 }
 
 // nextCursor returns the cursor of the next page, and whether the page names one. Without
-// more, a page that is not full is the last one, or an empty one to who is thorough: services cap how many they give. It returns an error for what is no cursor.
+// more, a page that is not full is the last one if it does not say that there is another, or an empty one to who is thorough: services cap
+// how many they give. It returns an error for what is no cursor.
 func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor string, n int) (string, bool, error) {
 	switch p.style {
 	case "link":
@@ -207,7 +209,7 @@ func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor str
 		if err != nil {
 			at = map[string]int{"page": p.first}[p.style]
 		}
-		if p.more == nil && (n == 0 || n < p.size && !(p.thorough && silent(a, body))) {
+		if p.more == nil && (n == 0 || n < p.size && !(p.thorough && silent(a, body)) && !flagged(body)) {
 			return "", false, nil
 		}
 		if p.style == "page" {
@@ -226,6 +228,9 @@ func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor str
 	next, err := scalar("next", raw)
 	return next, next != "", err
 }
+
+// counts reports whether pages are asked for by a number that each has.
+func (p *pager) counts() bool { return p.style == "page" || p.style == "offset" }
 
 // withQuery sets a query parameter.
 func withQuery(target, name, value string) string {
@@ -265,13 +270,13 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 			found, _ = p.items.find(body)
 		}
 		items, ok := elements(found)
-		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !denies(fields) {
+		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !echo.Denies(fields) {
 			ok = len(found) == 0
 		}
 		if !ok {
 			return keep.Failf(keep.ClassTransient, "page-without-items", "a page has no list at %s; it may work later", p.items)
 		}
-		if p.thorough && len(items) > 0 && bytes.Equal(found, last) {
+		if (p.thorough || p.counts() && len(items) < p.size) && len(items) > 0 && bytes.Equal(found, last) {
 			return keep.Failf(keep.ClassTransient, "page-without-next", "it cannot be told where the list ends, since two pages are the same")
 		}
 		last = found

@@ -325,6 +325,53 @@ func TestPagesThatMayNotBeAll(t *testing.T) {
 	}
 }
 
+// TestAbsenceInAListThatSaysMore takes no list for complete that says that there is more and names no next page, as where the
+// configuration looks for it in another place. Law: witnessed.
+func TestAbsenceInAListThatSaysMore(t *testing.T) {
+	t.Parallel()
+	for _, pages := range []string{`style = "cursor", param = "after", next = "$.meta.next"`, `style = "link"`} {
+		for body, want := range map[string]connector.Verdict{
+			`{"data":[{"ref":"x"}],"has_more":true,"next":"c"}`:      connector.Retry,
+			`{"data":[],"page_info":{"hasNextPage":true}}`:           connector.Retry,
+			`{"data":[{"ref":"x","has_more":true}]}`:                 connector.Absent,
+			`{"data":[{"ref":"x"}],"has_more":false,"next":"c"}`:     connector.Absent,
+			`{"data":[{"ref":"x"},{"ref":"tok-1"}],"has_more":true}`: connector.Happened,
+		} {
+			conn := openTools(t, "[tools.create]\neffect = \"mutate\"\npath = \"/\"\nidentity = [\"id\"]\ntoken = { body = \"ref\" }\n"+
+				"reconcile = { path = \"/\", items = \"$.data\", match = { ref = \"{token}\" }, complete = true, pages = { "+pages+" } }\n", func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, body)
+			})
+			m := mutation(`{"id":1}`)
+			m.Token = "tok-1"
+			if a, err := tool(t, conn, "create").(connector.Reconciler).Reconcile(t.Context(), m); err != nil || a.Verdict != want {
+				t.Errorf("%s of %s: %q%s, %v; want %q", pages, body, a.Verdict, a.Detail, err, want)
+			}
+		}
+	}
+}
+
+// TestListWhosePagesAreCapped reads all of a list whose service gives fewer to a page than it is asked for, and says that there is more.
+func TestListWhosePagesAreCapped(t *testing.T) {
+	t.Parallel()
+	const rows, most = 7, 2
+	for style, at := range map[string]func(n int) int{"page": func(n int) int { return (n - 1) * most }, "offset": func(n int) int { return n }} {
+		conn := openTools(t, fmt.Sprintf("[tools.all]\neffect = \"list\"\npath = \"/\"\npages = { style = %q, items = \"$.data\", param = \"at\", size = 100, size_param = \"n\" }\n", style), func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.FormValue("at"))
+			from := at(n)
+			page := []string{}
+			for i := from; i < min(from+most, rows); i++ {
+				page = append(page, fmt.Sprintf(`{"id":%d}`, i))
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"data":[%s],"meta":{"has_more":%t}}`, strings.Join(page, ","), from+most < rows)
+		})
+		if l, err := list(t, conn, "all", `{}`); err != nil || len(l.List) != rows || l.Truncated {
+			t.Errorf("%s: %d of %d, %v", style, len(l.List), rows, err)
+		}
+	}
+}
+
 // TestEmptyPageBeforeOthers reads over a page that has nothing, and says that there is another.
 func TestEmptyPageBeforeOthers(t *testing.T) {
 	t.Parallel()

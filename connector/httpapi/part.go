@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -16,7 +16,7 @@ import (
 
 // failure returns why a body with a list is not all there is, if it says that something of it failed.
 func failure(body json.RawMessage) string {
-	if fields, err := jsonval.Fields(body); err == nil && fails(fields) {
+	if fields, err := jsonval.Fields(body); err == nil && echo.Fails(fields) {
 		return "the answer says that something of it failed"
 	}
 	return ""
@@ -35,7 +35,6 @@ var (
 // saysMore returns why a body with a list is not all there is, if it says that there is more. A flag
 // counts more than an address: some services give one to the page after the last, too.
 func saysMore(a answer, body json.RawMessage) string {
-	const why = "the answer says that the list has more"
 	v, err := jsonval.Decode(body)
 	if err != nil {
 		return ""
@@ -43,15 +42,18 @@ func saysMore(a answer, body json.RawMessage) string {
 	flag, at, _ := tellsOfMore(v)
 	if flag != nil {
 		if *flag {
-			return why
+			return listHasMore
 		}
 		return ""
 	}
 	if _, linked, err := nextLink(a.header); at || linked || err != nil && strings.Contains(a.header.Get("Link"), "next") {
-		return why
+		return listHasMore
 	}
 	return ""
 }
+
+// listHasMore is why a list is not all there is.
+const listHasMore = "the answer says that the list has more"
 
 // tellsOfMore returns what the members of objects say, and not those of entries: the first flag that
 // is true, or else one that is false, and whether there is an address, or a null in the place of one.
@@ -99,13 +101,28 @@ func leadsOn(name string, v any) bool {
 	return false
 }
 
-// continues is saysMore for a page that the pager takes for the last one because it is short. Where
-// the configuration names what says that there is more, that is believed.
-func (p *pager) continues(a answer, body json.RawMessage) string {
-	if p.more != nil || p.style == "cursor" || p.style == "link" {
-		return ""
+// flagged reports whether a body has a flag that says that a list has more.
+func flagged(body json.RawMessage) bool {
+	v, err := jsonval.Decode(body)
+	if err != nil {
+		return false
 	}
-	return saysMore(a, body)
+	flag, _, _ := tellsOfMore(v)
+	return flag != nil && *flag
+}
+
+// continues is saysMore for a page that the pager takes for the last one. Where the configuration names what says that there is more,
+// that is believed; where it names what says where, a flag counts all the same: the place may be a wrong one.
+func (p *pager) continues(a answer, body json.RawMessage) string {
+	switch {
+	case p.more != nil:
+		return ""
+	case p.style != "cursor" && p.style != "link":
+		return saysMore(a, body)
+	case flagged(body):
+		return listHasMore
+	}
+	return ""
 }
 
 // A sent is what a field is compared with: a value, or a marker that its text contains.
@@ -119,7 +136,7 @@ type sent struct {
 
 // sent returns what of the call match and contains compare. A fixed text and a time are left out: our own record in
 // another state is no absence. It is never nil.
-func (l *lookup) sent(mut keep.Mutation) []sent {
+func (l *lookup) sent(mut question) []sent {
 	out := []sent{}
 	v, err := l.values(mut)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/ontime"
 )
 
 // A lookup is the request that tells whether a mutation happened.
@@ -70,7 +71,7 @@ func (l *lookup) showsToken() bool {
 
 // request returns the lookup's URL for mut. A param that is missing is an
 // error: without it the answer would be about something else.
-func (l *lookup) request(s *service, mut keep.Mutation) (string, error) {
+func (l *lookup) request(s *service, mut question) (string, error) {
 	v, err := l.values(mut)
 	if err != nil {
 		return "", err
@@ -87,8 +88,19 @@ func (l *lookup) request(s *service, mut keep.Mutation) (string, error) {
 // clockSkew is how far a service's clock may be from the database's, in a search by time.
 const clockSkew = time.Minute
 
+// A question is about a call.
+type question struct {
+	keep.Mutation           // CreatedAt is by the clock of this machine
+	recorded      time.Time // by that of the records, as the call had it
+}
+
+// questionOf returns the question of a Reconciler.
+func questionOf(ctx context.Context, mut keep.Mutation) question {
+	return question{mut, connector.Recorded(ctx, mut)}
+}
+
 // values is what the templates of a lookup are filled with.
-func (l *lookup) values(mut keep.Mutation) (values, error) {
+func (l *lookup) values(mut question) (values, error) {
 	fields, err := jsonval.Fields(mut.Payload)
 	sent := mut.CreatedAt.Add(-clockSkew).UTC()
 	v := values{fields: fields, host: map[string]string{
@@ -96,10 +108,10 @@ func (l *lookup) values(mut keep.Mutation) (values, error) {
 		sentParam:      sent.Format(time.RFC3339),
 		sentRFC3339:    sent.Format(time.RFC3339),
 		sentUnix:       strconv.FormatInt(sent.Unix(), 10),
-		createdRFC3339: mut.CreatedAt.UTC().Format(time.RFC3339),
+		createdRFC3339: mut.recorded.UTC().Format(time.RFC3339),
 	}}
 	if l.started {
-		maps.Copy(v.host, claimed(mut))
+		maps.Copy(v.host, claimed(mut.Mutation))
 	}
 	return v, err
 }
@@ -116,7 +128,7 @@ func (r *reconciler) Reconcile(ctx context.Context, mut keep.Mutation) (connecto
 	case r.spec.Level == keep.LevelKey && r.spec.KeyLives(ctx, mut):
 		return r.resend(ctx, mut)
 	case r.lookup != nil:
-		return r.look(ctx, mut)
+		return r.look(ctx, questionOf(ctx, mut))
 	default:
 		return connector.Answer{}, r.failf(keep.ClassPrecondition, "key-forgotten",
 			"the service keeps keys for %s, so sending again could do it twice; only a person can look", r.spec.KeyLasts)
@@ -128,7 +140,7 @@ func (r *reconciler) Control(ctx context.Context, known keep.Mutation) (bool, er
 	if r.lookup == nil {
 		return false, nil
 	}
-	a, err := r.look(ctx, known)
+	a, err := r.look(ctx, questionOf(ctx, known))
 	return a.Verdict == connector.Happened, err
 }
 
@@ -137,7 +149,9 @@ func (r *reconciler) Control(ctx context.Context, known keep.Mutation) (bool, er
 // one, which may have had its effect: a gateway may refuse, and so may a service that
 // checks a request before it looks at the key.
 func (r *reconciler) resend(ctx context.Context, mut keep.Mutation) (connector.Answer, error) {
-	req, err := r.request(mut.Payload, &mut)
+	was := mut
+	was.CreatedAt = connector.Recorded(ctx, mut) // which may be in it
+	req, err := r.request(mut.Payload, &was)
 	if err != nil {
 		return connector.Answer{}, err
 	}
@@ -153,7 +167,7 @@ func (r *reconciler) resend(ctx context.Context, mut keep.Mutation) (connector.A
 	case v.class == "":
 		return connector.Answer{Verdict: connector.Happened, Receipt: r.receipt(a), Detail: seen, ByKey: true}, nil
 	case r.lookup != nil:
-		found, err := r.look(ctx, mut)
+		found, err := r.look(ctx, questionOf(ctx, mut))
 		if v.class == keep.ClassUnknown && found.Verdict != connector.Happened {
 			found.Verdict = connector.Retry // this request may have its effect yet
 		}
@@ -173,7 +187,7 @@ func (m *mutator) resendSaysHappened(a answer) bool { return slices.Contains(m.h
 // earlier returns the receipt of a call that the service says it made earlier.
 func (m *mutator) earlier(ctx context.Context, mut keep.Mutation) connector.Receipt {
 	if m.thenLookup {
-		if found, err := m.look(ctx, mut); err == nil && found.Verdict == connector.Happened {
+		if found, err := m.look(ctx, questionOf(ctx, mut)); err == nil && found.Verdict == connector.Happened {
 			return found.Receipt
 		}
 	}
@@ -185,27 +199,46 @@ func retry(detail string) connector.Answer {
 	return connector.Answer{Verdict: connector.Retry, Detail: detail}
 }
 
-// look asks the service for the effect.
-func (m *mutator) look(ctx context.Context, mut keep.Mutation) (connector.Answer, error) {
+// look asks the service for the effect. A search since the call is by the service's clock: if that is behind, what was made is older
+// there than we say, so it is searched once more from when the service had it.
+func (m *mutator) look(ctx context.Context, mut question) (connector.Answer, error) {
+	found, behind, err := m.lookOnce(ctx, mut)
+	if err != nil || found.Verdict == connector.Happened || behind < clockSkew/2 || !m.lookup.sinceCall() {
+		return found, err
+	}
+	mut.CreatedAt = mut.CreatedAt.Add(-behind)
+	if found, _, err = m.lookOnce(ctx, mut); err == nil {
+		found.Detail += fmt.Sprintf("; the service's clock is %s behind ours, and it was searched from that much earlier", behind.Round(time.Second))
+	}
+	return found, err
+}
+
+// lookOnce asks the service for the effect, and says how far its clock is behind that of this machine, if it tells the time.
+func (m *mutator) lookOnce(ctx context.Context, mut question) (connector.Answer, time.Duration, error) {
 	target, err := m.lookup.request(m.service, mut)
 	if err != nil {
-		return connector.Answer{}, m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
+		return connector.Answer{}, 0, m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 	}
 	if m.lookup.pages != nil {
 		return m.lookThrough(ctx, target, mut)
 	}
 	a, seen, err := m.lookAt(ctx, target, nil, mut)
 	if err != nil {
-		return connector.Answer{}, err
+		return connector.Answer{}, 0, err
 	}
 	answer := m.lookup.judge(a, mut)
 	answer.Detail = seen + answer.Detail
 	answer.Result = m.service.hide.JSON(answer.Result)
-	return answer, nil
+	return answer, a.behind, nil
+}
+
+// sinceCall reports whether the lookup searches by the time of the call.
+func (l *lookup) sinceCall() bool {
+	return slices.ContainsFunc(l.names(), func(name string) bool { return strings.HasPrefix(name, sentParam) })
 }
 
 // lookAt makes one request of the lookup. It returns what was seen, in a few words.
-func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mut keep.Mutation) (answer, string, error) {
+func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mut question) (answer, string, error) {
 	body, err := m.lookup.body(mut, more)
 	if err != nil {
 		return answer{}, "", m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
@@ -220,6 +253,9 @@ func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mu
 	}
 	a := read(resp)
 	a.used = u
+	if at, err := http.ParseTime(a.header.Get("Date")); err == nil {
+		a.behind = ontime.Now().Sub(at)
+	}
 	seen := m.service.hide.Text(fmt.Sprintf("%s answered %d %s", m.lookup, a.status, http.StatusText(a.status)))
 	if !m.lookup.answers(a) {
 		return a, seen, m.refused(a, verdict{class: readClass(a.status)})
@@ -228,7 +264,7 @@ func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mu
 }
 
 // body returns the body of a request of the lookup; nil: it has none. More is added to it.
-func (l *lookup) body(mut keep.Mutation, more url.Values) ([]byte, error) {
+func (l *lookup) body(mut question, more url.Values) ([]byte, error) {
 	if l.fixed.members == nil && len(more) == 0 {
 		return nil, nil
 	}
@@ -251,7 +287,7 @@ var unreadablePages = []string{"odd-page", "page-without-items", "page-without-n
 
 // lookThrough looks for the effect in a list that comes in pages. Whatever goes wrong on
 // the way leaves the question open, since the effect may be on a page that was not read.
-func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutation) (connector.Answer, error) {
+func (m *mutator) lookThrough(ctx context.Context, target string, mut question) (_ connector.Answer, behind time.Duration, _ error) {
 	found, seen, failed, whole, list := connector.Answer{}, "", "", false, search{}
 	var a answer
 	fetch := func(at string, more url.Values) (_ answer, _ json.RawMessage, f *keep.Failure) {
@@ -259,6 +295,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		if a, seen, err = m.lookAt(ctx, at, more, mut); err != nil {
 			return a, nil, asFailure(err)
 		}
+		behind = max(behind, a.behind)
 		body, err := a.record()
 		if !a.isJSON() || err != nil || !slices.Contains(m.lookup.applied, a.status) {
 			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", seen)
@@ -282,9 +319,9 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 	case found.Verdict == connector.Happened:
 	case f != nil && !slices.Contains(unreadablePages, f.Code):
 		f.Tool = keep.ToolName(m.service.name + "." + m.spec.Name)
-		return connector.Answer{}, f
+		return connector.Answer{}, 0, f
 	case f != nil:
-		return retry(f.Message), nil
+		return retry(f.Message), behind, nil
 	case whole && m.lookup.absentFrom(list):
 		found = list.absence(fmt.Sprintf(", a complete list of %d without it", list.entries))
 	case whole && list.entries == 0 && list.part == "":
@@ -295,7 +332,7 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut keep.Mutat
 		found = retry(fmt.Sprintf(", but none of %d entries is what was sent", list.entries))
 	}
 	found.Detail = seen + found.Detail
-	return found, nil
+	return found, behind, nil
 }
 
 // String names the lookup by its templates: what they are filled with may be secret.
@@ -327,7 +364,7 @@ func (l *lookup) isEmpty(a answer) bool {
 
 // judge says what an answer to the lookup shows (law: witnessed). Detail begins with
 // what follows the status.
-func (l *lookup) judge(a answer, mut keep.Mutation) connector.Answer {
+func (l *lookup) judge(a answer, mut question) connector.Answer {
 	switch {
 	case l.isAbsent(a):
 		return connector.Answer{Verdict: connector.Absent, Detail: ", which is the service's own way to say that there is nothing"}
@@ -350,7 +387,7 @@ func (l *lookup) judge(a answer, mut keep.Mutation) connector.Answer {
 }
 
 // judgeRecords looks for the effect in an answer whose JSON is result.
-func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut keep.Mutation) connector.Answer {
+func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut question) connector.Answer {
 	found := result
 	if l.items != nil {
 		var ok bool

@@ -186,7 +186,7 @@ func (r *reconciler) lookForStart(ctx context.Context, mut keep.Mutation) (conne
 		return connector.Answer{Verdict: connector.Happened, ByKey: true, Detail: seen + ": what was made for the call is used up",
 			Receipt: connector.Receipt{Warning: "the service says that the call was made, and not what came of it"}}, nil
 	}
-	found, err := r.look(ctx, mut)
+	found, err := r.look(ctx, questionOf(ctx, mut))
 	found.ByKey = true // it is used up, by this call
 	if found.Detail = seen + "; " + found.Detail; found.Verdict != connector.Happened {
 		found.Verdict = connector.Retry // it is used up, so something happened

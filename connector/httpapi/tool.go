@@ -44,14 +44,15 @@ func (s *service) close() error {
 
 // A tool is one configured operation. It never changes.
 type tool struct {
-	service *service
-	spec    connector.Spec
-	method  string
-	path    path
-	query   query
-	nullOn  []int       // reads
-	header  http.Header // of each request, over that of the service
-	pages   *pager      // of a list that comes in pages; nil: it comes at once
+	service   *service
+	spec      connector.Spec
+	method    string
+	path      path
+	query     query
+	nullOn    []int       // reads
+	header    http.Header // of each request, over that of the service
+	keyHeader string      // of a read, for a bearer token of an Auth; empty: the usual one
+	pages     *pager      // of a list that comes in pages; nil: it comes at once
 
 	form   bodyForm
 	fixed  fixedValue
@@ -216,7 +217,7 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 
 // perform sends the request of a read and returns the answer with its JSON.
 func (r *reader) perform(ctx context.Context, req *http.Request) (answer, json.RawMessage, error) {
-	resp, u, err := r.service.exchange(ctx, r.service.reads, req)
+	resp, u, err := r.service.exchangeWith(ctx, r.service.reads, req, r.keyHeader)
 	if err != nil {
 		return answer{}, nil, r.unanswered(ctx, err, "")
 	}
@@ -283,7 +284,7 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 	}
 	if m.lookup != nil {
 		// A question that can't be asked later is a mistake of now.
-		if _, err := m.lookup.request(m.service, mut); err != nil {
+		if _, err := m.lookup.request(m.service, questionOf(ctx, mut)); err != nil {
 			return connector.Receipt{}, m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 		}
 	}

@@ -2,6 +2,7 @@ package mail_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -228,7 +229,8 @@ func TestOddMails(t *testing.T) {
 func TestHugeMail(t *testing.T) {
 	s := mailtest.Shared(t)
 	user := s.User(mailtest.Unfiled)
-	s.Plant(t, user, "1700000000.huge.host", append([]byte("Subject: huge\r\nMessage-ID: <huge@x>\r\n\r\n"), bytes.Repeat([]byte("0123456789abcde\r\n"), 26<<20/17)...))
+	s.Plant(t, user, "1700000000.huge.host", append([]byte("Subject: huge\r\nMessage-ID: <huge@x>\r\nTo: "+
+		strings.Repeat(strings.Repeat("\x01", 900)+" <a@b>, ", 250)+"\r\n\r\n"), bytes.Repeat([]byte("0123456789abcde\r\n"), 26<<20/17)...))
 	conn := open(t, plain(s, user))
 	list := into[page](t, read(t, conn, "search", `{}`))
 	m := into[struct {
@@ -239,5 +241,48 @@ func TestHugeMail(t *testing.T) {
 	}](t, read(t, conn, "get", fmt.Sprintf(`{"id":%q}`, list.Items[0].ID)))
 	if m.Text != nil || m.Subject != "huge" || !m.Truncated || len(m.Problems) == 0 {
 		t.Errorf("%+v", m)
+	}
+}
+
+// A stranger whose name, or whose address, takes more than a whole list may have does not hide the mails that come after it, and can be
+// read. Law: bounded.
+func TestHugeSender(t *testing.T) {
+	t.Parallel()
+	s := mailtest.Shared(t)
+	for name, from := range map[string]string{
+		"an encoded name":   "=?utf-8?B?" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x01"), 190_000)) + "?= <evil@example.com>",
+		"a broken name":     strings.Repeat("\x01", 250_000) + " <evil@example.com>",
+		"a broken address":  "<" + strings.Repeat("\x01", 250_000) + "@example.com>",
+		"a name in a group": "friends: =?utf-8?B?" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("\x01"), 190_000)) + "?= <evil@example.com>;",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			user := s.User(mailtest.Unfiled)
+			for n, m := range []string{"From: ann@example.com\r\nSubject: before\r\n\r\nx\r\n", "From: " + from + "\r\nSubject: odd\r\n\r\nx\r\n", "From: ann@example.com\r\nSubject: after\r\n\r\nx\r\n"} {
+				s.Plant(t, user, fmt.Sprintf("170000000%d.x.host", n), []byte(m))
+			}
+			conn := open(t, plain(s, user))
+			var subjects []string
+			cursor := "null"
+			for range 3 {
+				p := into[page](t, read(t, conn, "search", `{"cursor":`+cursor+`}`))
+				for _, m := range p.Items {
+					if subjects = append(subjects, *m.Subject); *m.Subject == "odd" {
+						if len(m.Problems) == 0 {
+							t.Error("the odd mail has no problem")
+						}
+						if got := into[struct{ Text string }](t, read(t, conn, "get", fmt.Sprintf(`{"id":%q}`, m.ID))); got.Text != "x\n" {
+							t.Errorf("its text is %q", got.Text)
+						}
+					}
+				}
+				if cursor = fmt.Sprintf("%q", *p.Next); !p.Truncated {
+					break
+				}
+			}
+			if !slices.Equal(subjects, []string{"before", "odd", "after"}) {
+				t.Errorf("the list has %q", subjects)
+			}
+		})
 	}
 }

@@ -350,12 +350,11 @@ func (a *account) get(ctx context.Context, params json.RawMessage) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := full{summary: s, Headers: m.Headers, InReplyTo: m.InReplyTo, References: m.References, ReplyTo: m.ReplyTo, Attachments: []part{}, Truncated: !whole}
+	m.Fit(maxResult - 64<<10)
+	out := full{summary: summarize(id, nil, s.Size, m), Headers: m.Headers, InReplyTo: m.InReplyTo, References: m.References, ReplyTo: m.ReplyTo, Attachments: []part{}, Truncated: !whole}
+	out.Flags = s.Flags
 	if whole {
-		m.Fit(maxResult - 64<<10)
-		out.summary = summarize(id, nil, s.Size, m)
-		out.Flags, out.Headers, out.Text, out.HTML = s.Flags, m.Headers, &m.Text, &m.HTML
-		out.References, out.ReplyTo = m.References, m.ReplyTo
+		out.Text, out.HTML = &m.Text, &m.HTML
 		for _, at := range m.Attachments {
 			out.Attachments = append(out.Attachments, part{at.Name, at.Type, at.Size, at.Part})
 		}

@@ -183,9 +183,8 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 // refused returns what an answer says that is none of the protocol.
 func (h *httpLink) refused(ctx context.Context, resp *http.Response, c connector.Credential) *StatusError {
 	e := &StatusError{Status: resp.StatusCode, server: h.cfg.Name, scopes: lacking(resp)}
-	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.retryAfter = time.Duration(min(n, 24*60*60)) * time.Second
-	}
+	n, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // of too large a number the largest, and else zero
+	e.retryAfter = time.Duration(min(max(n, 0), 24*60*60)) * time.Second
 	if h.cfg.Account != "" && e.Status == http.StatusUnauthorized {
 		e.account, e.generation = h.cfg.Account, c.Generation
 		e.renewed = h.cfg.Accounts.Refused(ctx, h.cfg.Account, c)

@@ -355,3 +355,25 @@ func TestListIsBounded(t *testing.T) {
 		t.Errorf("%d pages, %v", pages, err)
 	}
 }
+
+// What a server asks for is respected, up to a day.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[string]time.Duration{"7": 7 * time.Second, "100000": 24 * time.Hour, "99999999999999999999": 24 * time.Hour, "-1": 0, "soon": 0} {
+		s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: serve(t, func(w http.ResponseWriter, r said) bool {
+			if r.Method != "tools/call" {
+				return false
+			}
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		})})
+		_, err := s.Tool(mcp.Pairing{Tool: "add"}, 0).(connector.Mutator).Mutate(t.Context(), keep.Mutation{Payload: json.RawMessage(`{}`)})
+		if f, ok := errors.AsType[*keep.Failure](err); !ok || f.RetryAfter != want || f.Class != keep.ClassTransient {
+			t.Errorf("%s: %v, want it again after %s", after, err, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	mark, byToken := [2]string{"body", " [{token}]"}, map[string]json.RawMessage{"q": raw(`"{token}"`)}
 	for name, c := range map[string]struct {
 		match   []string
 		args    map[string]json.RawMessage
@@ -52,9 +53,25 @@ func TestLookup(t *testing.T) {
 		"a param that is the token": {token: [2]string{"id", ""}, args: map[string]json.RawMessage{"of": raw(`"{id}"`)}, payload: `{"id":"mine"}`, rows: `[{"id":"tok"}]`,
 			want: connector.Happened, asked: `"of":"tok"`},
 		"a text that the token is appended to": {match: []string{"body"}, token: [2]string{"body", " [{token}]"}, payload: `{"body":"b"}`, rows: `[{"body":"b [tok]"}]`, want: connector.Happened},
-		"a secret":                             {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"other-organisation"}]`, want: connector.Retry, detail: "a secret is hidden"},
-		"a secret, and rows of others":         {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Absent},
-		"a secret in another param":            {match: []string{"title"}, payload: `{"title":"a","key":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
+		// what may only repeat the question
+		"a text without a result":              {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `"No notes for tok"`, want: connector.Retry, detail: "repeat"},
+		"a text within an object":              {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `{"result":"No notes for tok."}`, want: connector.Retry, detail: "repeat"},
+		"the question beside an empty list":    {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `{"query":"tok","hits":[]}`, want: connector.Retry, detail: "repeat"},
+		"the question in rows":                 {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `[{"url":"/search?q=tok","body":"c"}]`, want: connector.Retry, detail: "repeat"},
+		"the question in rows, and ours":       {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `[{"url":"/search?q=tok","body":"c"},{"body":"b [tok]"}]`, want: connector.Happened},
+		"a text with our mark":                 {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `"1 note for tok: b [tok]"`, want: connector.Happened},
+		"an object with our mark":              {token: mark, args: byToken, payload: `{"body":"b"}`, rows: `{"note":{"body":"b [tok]"}}`, want: connector.Happened},
+		"a text where the mark was asked for":  {token: mark, args: map[string]json.RawMessage{"q": raw(`"[{token}]"`)}, payload: `{"body":"b"}`, rows: `"No notes for [tok]"`, want: connector.Retry, detail: "repeat"},
+		"an object with our key":               {token: [2]string{"id", ""}, args: byToken, payload: `{}`, rows: `{"id":"tok","state":"paid"}`, want: connector.Happened},
+		"a text where our param was asked for": {token: mark, args: map[string]json.RawMessage{"q": raw(`"{body}"`)}, payload: `{"body":"b"}`, rows: `"No notes for b [tok]"`, want: connector.Retry, detail: "repeat"},
+		"rows whose address is our param":      {token: [2]string{"url", "#{token}"}, args: byToken, payload: `{"url":"/x"}`, rows: `[{"url":"/x#tok"}]`, want: connector.Happened},
+		"an object that denies our key":        {token: [2]string{"id", ""}, args: byToken, payload: `{}`, rows: `{"id":"tok","found":false}`, want: connector.Retry, detail: "repeat"},
+		"a text with our key":                  {token: [2]string{"id", ""}, args: byToken, payload: `{}`, rows: `"tok is unknown"`, want: connector.Retry, detail: "repeat"},
+		"a text that was not asked for":        {token: mark, payload: `{"body":"b"}`, rows: `"1 note: b tok"`, want: connector.Happened},
+
+		"a secret":                     {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"other-organisation"}]`, want: connector.Retry, detail: "a secret is hidden"},
+		"a secret, and rows of others": {match: []string{"title"}, payload: `{"title":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Absent},
+		"a secret in another param":    {match: []string{"title"}, payload: `{"title":"a","key":"acme-organisation"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

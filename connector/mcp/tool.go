@@ -15,6 +15,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 )
 
@@ -115,11 +116,14 @@ func (p Pairing) unasked() []string {
 func (l *Lookup) asksByToken() bool { return l.asksBy("token") }
 
 // asksBy reports whether {name} is in a text of the lookup's args.
-func (l *Lookup) asksBy(name string) bool {
+func (l *Lookup) asksBy(name string) bool { return l.asksWith("{" + name + "}") }
+
+// asksWith reports whether a template is in a text of the lookup's args.
+func (l *Lookup) asksWith(template string) bool {
 	there := false
 	for _, arg := range l.Args {
 		_, _ = eachText(arg, func(text string) any {
-			there = there || strings.Contains(text, "{"+name+"}")
+			there = there || strings.Contains(text, template)
 			return text
 		})
 	}
@@ -387,26 +391,32 @@ func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (_ connector.Answer
 	if err != nil {
 		return connector.Answer{}, fmt.Errorf("%s: %w", l.Tool, err)
 	}
-	shown := t.judge(m, body, rows)
+	shown := t.judge(m, body, rows, whole)
 	if shown.Verdict == connector.Absent && !whole {
 		shown.Verdict, shown.Detail = connector.Unwitnessed, shown.Detail+", but it answered no list, which "+cmp.Or(l.Found, "$")+" should be"
 	}
 	return shown, nil
 }
 
-// judge says what the rows of an answer show of the call m.
-func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMessage) connector.Answer {
+// judge says what the rows of an answer show of the call m. They are those of lists, or not.
+func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMessage, listed bool) connector.Answer {
 	l := t.p.Lookup
 	ours := m
 	ours.Payload = t.server.cfg.hide.JSON(m.Payload) // as the rows are: a param that has a secret is one that the server shows
+	repeats := false
 	for _, row := range rows {
 		switch {
 		case !l.isOurs(row, ours):
+		case !t.answers(row, m.Token, listed):
+			repeats = true
 		case l.blind(m.Payload, ours.Payload):
 			return connector.Answer{Verdict: connector.Retry, Detail: l.Tool + " shows a row that may be ours: a secret is hidden in what it is compared by, and another one would look the same"}
 		default:
 			return connector.Answer{Verdict: connector.Happened, Receipt: t.receipt(rowResult(row)), Detail: l.Tool + " shows it"}
 		}
+	}
+	if repeats {
+		return connector.Answer{Verdict: connector.Retry, Detail: l.Tool + " was asked by the mark of the call, and shows it where that may only repeat the question"}
 	}
 	detail := fmt.Sprintf("%s shows %d rows, and none is of this call", l.Tool, len(rows))
 	if unknown := l.unshown(rows); unknown != "" {
@@ -416,6 +426,57 @@ func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMess
 		return connector.Answer{Verdict: connector.Absent, Detail: detail}
 	}
 	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}
+}
+
+// answers reports whether a row with our token shows more than the question: who is asked by the token may repeat it, also where there is
+// nothing, as "No notes for …". A row of a list shows it in a member that repeats no question. Of another answer a text has to be as
+// we sent it, with what the token was appended as, and not as we asked for it.
+func (t *asked) answers(row json.RawMessage, token string, listed bool) bool {
+	p, l := t.p, t.p.Lookup
+	ours := p.TokenParam != "" && l.asksBy(p.TokenParam) // which has the token
+	if len(l.Match) > 0 || !ours && !l.asksByToken() {
+		return true
+	}
+	v, err := jsonval.Decode(row)
+	if fields, noObject := jsonval.Fields(row); err != nil || noObject == nil && !listed && echo.Denies(fields) {
+		return false
+	}
+	within := func(text string) bool { return strings.Contains(text, token) }
+	if listed {
+		return p.shown(v, true, within, within)
+	}
+	shows := func(string) bool { return false }
+	switch _, text := v.(string); {
+	case p.TokenAppend == "" && !text:
+		shows = func(text string) bool { return text == token }
+	case p.TokenAppend != "" && !ours && !l.asksWith(strings.TrimSpace(p.TokenAppend)):
+		mark := strings.ReplaceAll(strings.TrimSpace(p.TokenAppend), "{token}", token)
+		shows = func(text string) bool { return strings.Contains(text, mark) }
+	}
+	return p.shown(v, false, within, shows)
+}
+
+// shown reports whether a text of an answer shows something in a member that repeats no question. What is in a list of an answer is an
+// entry, of which another text does, and of which the param with the token is data.
+func (p Pairing) shown(v any, entry bool, ofEntry, shows func(string) bool) bool {
+	switch v := v.(type) {
+	case string:
+		return shows(v)
+	case []any:
+		return slices.ContainsFunc(v, func(e any) bool {
+			if _, object := e.(map[string]any); object {
+				return p.shown(e, true, ofEntry, ofEntry)
+			}
+			return p.shown(e, entry, ofEntry, shows)
+		})
+	case map[string]any:
+		for name, e := range v {
+			if (!echo.In(name, entry) || entry && name == p.TokenParam) && p.shown(e, entry, ofEntry, shows) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // blind reports whether a param by which rows are compared is another one when secrets are hidden in it.

@@ -431,17 +431,3 @@ func (m *Manager) change(ctx context.Context, name string, f func(keep.Account) 
 		}
 	}
 }
-
-// Restored is for accounts that came from a backup; see law/account.
-func (m *Manager) Restored(ctx context.Context) error {
-	all, err := m.cfg.Store.Accounts(ctx, keep.AccountConnected)
-	if err != nil {
-		return err
-	}
-	for _, a := range all {
-		if _, err := m.change(ctx, a.Name, func(a keep.Account) (keep.Account, bool) { return law.Restored(a, m.now()) }); err != nil {
-			return fmt.Errorf("account %s: %w", a.Name, err)
-		}
-	}
-	return nil
-}

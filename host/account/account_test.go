@@ -672,9 +672,15 @@ func TestRestored(t *testing.T) {
 		w.service.dead = usedUp
 		m := w.host("h")
 		w.connect(m, time.Hour)
-		for range 2 { // given twice, it is no other thing
-			if err := m.Restored(t.Context()); err != nil {
-				t.Fatal(err)
+		for again := range 2 { // given twice, it is no other thing
+			a, changed := law.Restored(w.account(), time.Now().UTC())
+			if changed != (again == 0) {
+				t.Fatalf("given %d times, it changes %+v: %t", again+1, a, changed)
+			}
+			if changed {
+				if err := w.store.PutAccounts(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		got, _ := m.Credential(t.Context(), "mail")

@@ -145,25 +145,51 @@ func TestRevokeOfWhatWasRenewed(t *testing.T) {
 	}
 }
 
-// Who revokes the account that was shown leaves the one alone that somebody connects in its place while the service is told.
-func TestRevokeOfWhatWasShown(t *testing.T) {
-	w := newWorld(t)
-	w.connect(w.host("h"), time.Hour)
-	shown := w.account()
-	later := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "other", Clock: func() time.Time { return time.Now().Add(time.Minute) }})
-	w.store = &beside{kept: w.store, first: func() {
-		if _, err := later.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", ConnectedBy: "bob"}, seal.Content{Access: "of-bob"}); err != nil {
-			t.Error(err)
-		}
-	}}
-	person := w.host("person")
-	if _, err := person.RevokeConnected(t.Context(), "mail", shown.ConnectedAt); !errors.Is(err, keep.ErrStale) || !strings.Contains(err.Error(), "bob") {
-		t.Errorf("it says: %v", err)
-	}
-	w.service.mu.Lock()
-	defer w.service.mu.Unlock()
-	if a := w.account(); a.Status != keep.AccountOK || a.Sealed == nil || slices.Contains(w.service.revoked, "of-bob") {
-		t.Errorf("what bob connected is %s, and the service heard that %v are not wanted", a.Status, w.service.revoked)
+// What somebody connects under the name of an account that is being revoked stays: nobody asked for that to be revoked.
+func TestRevokeOfWhatAnotherConnected(t *testing.T) {
+	for name, c := range map[string]struct {
+		before bool // bob connects his before the revocation begins
+		revoke func(*account.Manager, time.Time) error
+	}{
+		"by name, meanwhile": {false, func(m *account.Manager, _ time.Time) error {
+			_, err := m.Revoke(t.Context(), "mail")
+			return err
+		}},
+		"as shown, meanwhile": {false, func(m *account.Manager, shown time.Time) error {
+			_, err := m.RevokeConnected(t.Context(), "mail", shown)
+			return err
+		}},
+		"as shown, before": {true, func(m *account.Manager, shown time.Time) error {
+			_, err := m.RevokeConnected(t.Context(), "mail", shown)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.connect(w.host("h"), time.Hour)
+			shown := w.account().ConnectedAt
+			later := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "other", Clock: func() time.Time { return time.Now().Add(time.Minute) }})
+			connect := func() {
+				if _, err := later.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", ConnectedBy: "bob"}, seal.Content{Access: "of-bob"}); err != nil {
+					t.Error(err)
+				}
+			}
+			told := []string{"refresh-0", "access-token-0"}
+			if c.before {
+				connect()
+				told = nil
+			} else {
+				w.store = &beside{kept: w.store, first: connect}
+			}
+			if err := c.revoke(w.host("person"), shown); !errors.Is(err, keep.ErrStale) || !strings.Contains(err.Error(), "bob connected the account mail") {
+				t.Errorf("it says: %v", err)
+			}
+			w.service.mu.Lock()
+			defer w.service.mu.Unlock()
+			if a := w.account(); a.Status != keep.AccountOK || a.Sealed == nil || !slices.Equal(w.service.revoked, told) {
+				t.Errorf("the account of bob is %s, and the service heard that %v are not wanted", a.Status, w.service.revoked)
+			}
+		})
 	}
 }
 

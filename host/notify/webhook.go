@@ -95,9 +95,8 @@ func (h *Webhook) Deliver(ctx context.Context, m Message) error {
 	}
 	f := keep.Failf(keep.ClassTransient, "http-"+strconv.Itoa(resp.StatusCode), "the webhook answered %d %s",
 		resp.StatusCode, http.StatusText(resp.StatusCode))
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && s <= 24*3600 {
-		f.RetryAfter = time.Duration(s) * time.Second
-	}
+	s, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // of too large a number the largest, and else zero
+	f.RetryAfter = time.Duration(min(max(s, 0), 24*3600)) * time.Second
 	return f
 }
 

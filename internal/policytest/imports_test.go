@@ -48,8 +48,8 @@ law/pin                 pure   . law/canonical
 store                   timed  .
 store/memory            timed  . law/key law/search
 store/internal/...      timed  . law/commit law/ledger
-store/sqlite            timed  . law/commit law/key law/search store/transfer store/internal/...
-store/postgres          timed  . law/commit law/key law/search store/transfer store/internal/...
+store/sqlite            timed  . law/account law/commit law/key law/search store/transfer store/internal/...
+store/postgres          timed  . law/account law/commit law/key law/search store/transfer store/internal/...
 store/transfer          timed  . law/key
 
 llm                     timed  law/policy
@@ -164,8 +164,8 @@ cmd/keep/internal/keychain clock
 cmd/keep/internal/pair  clock  . cmd/keep/internal/prove connector connector/mcp
 cmd/keep/internal/manual timed docs idempotency
 cmd/keep/internal/metrics clock . engine law/... store
-cmd/keep/internal/otlp  clock
-cmd/keep/internal/prove clock  . api connector internal/redact internal/schema
+cmd/keep/internal/otlp  clock  .
+cmd/keep/internal/prove clock  . api connector internal/schema
 examples/...            main
 examples/gateway/agent  timed  llm
 examples/try            dev    examples/gateway/agent internal/twin internal/llmtest llm testkit/connectortest

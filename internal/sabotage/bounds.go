@@ -3,6 +3,10 @@ package main
 // boundsBreaks are about what may be called, how often, and for how much.
 var boundsBreaks = []Break{
 	// health: a probe says whether the database answers, and costs that little.
+	{"sender-fills-the-list", "bounded", "connector/internal/eml/parse.go",
+		`	if len(b.Name) <= maxMailboxText && len(b.Address) <= maxMailboxText {`, `	if true {`, "./connector/mail -run TestHugeSender"},
+	{"header-of-a-huge-mail-is-not-bounded", "bounded", "connector/mail/read.go",
+		`	m.Fit(maxResult - 64<<10)`, ``, "./connector/mail -run TestHugeMail"},
 	{"ready-without-asking-postgres", "explained", "store/postgres/postgres.go",
 		`StoreID(ctx context.Context) (string, error) {`, `StoreID(ctx context.Context) (string, error) {
 	if db.id != "" {

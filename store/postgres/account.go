@@ -38,21 +38,25 @@ func (db *DB) PutAccounts(ctx context.Context, as ...keep.Account) error {
 	}
 	return db.change(ctx, func(tx pgx.Tx) error {
 		for _, a := range as {
-			a.Rev++
-			query := updateAccount
-			if a.Rev == 1 {
-				query = insertAccount
-			}
-			tag, err := tx.Exec(ctx, query, values(accountArgs(a))...)
-			if err == nil && tag.RowsAffected() == 0 {
-				err = keep.ErrStale
-			}
-			if err != nil {
+			if err := putAccount(ctx, tx, a); err != nil {
 				return fmt.Errorf("account %s: %w", a.Name, err)
 			}
 		}
 		return nil
 	})
+}
+
+func putAccount(ctx context.Context, tx pgx.Tx, a keep.Account) error {
+	a.Rev++
+	query := updateAccount
+	if a.Rev == 1 {
+		query = insertAccount
+	}
+	tag, err := tx.Exec(ctx, query, values(accountArgs(a))...)
+	if err == nil && tag.RowsAffected() == 0 {
+		err = keep.ErrStale
+	}
+	return err
 }
 
 // accountArgs returns accountColumns of an account.

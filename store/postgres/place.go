@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/store/internal/stored"
 	"github.com/keep-run/keep/store/transfer"
 )
@@ -171,7 +172,7 @@ func (h *held) Set(ctx context.Context, m transfer.Mark) error {
 // Upgrade does nothing: no schema is marked as a backup, and Hold brings all others up to date; see transfer.Held.
 func (h *held) Upgrade(context.Context) error { return nil }
 
-// Restore pauses every workflow, says why in its note, and ends the transaction; see transfer.Held.
+// Restore pauses every workflow, says why in its note, doubts the tokens of accounts, and ends the transaction; see transfer.Held.
 func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := fence(ctx, h.tx, false); err != nil {
 		return waited(err)
@@ -179,10 +180,31 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	if err := pauseAll(ctx, h.tx, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
 		return err
 	}
+	if err := h.doubtAccounts(ctx, at); err != nil {
+		return err
+	}
 	if _, err := h.tx.Exec(ctx, acceptLoss); err != nil {
 		return err
 	}
 	return h.Set(ctx, transfer.Mark{})
+}
+
+// doubtAccounts records that the tokens of accounts may have been used up since the backup.
+func (h *held) doubtAccounts(ctx context.Context, at time.Time) error {
+	rows, err := h.tx.Query(ctx, `SELECT `+accountColumns+` FROM account WHERE kind = $1`, values([]any{keep.AccountConnected})...)
+	if err != nil {
+		return err
+	}
+	list, err := pgx.CollectRows(rows, scanAccount)
+	for _, a := range list {
+		if next, ok := account.Restored(a, at); ok && err == nil {
+			err = putAccount(ctx, h.tx, next)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	return nil
 }
 
 // pauseAll pauses every workflow, and says why in its note if that is not like what was said before.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/store/internal/stored"
 	"github.com/keep-run/keep/store/transfer"
 )
@@ -177,7 +179,7 @@ func (h *held) Upgrade(context.Context) error {
 	return h.conn.script(`BEGIN IMMEDIATE`)
 }
 
-// Restore pauses every workflow, says why in its note, and ends the transaction; see transfer.Held.
+// Restore pauses every workflow, says why in its note, doubts the tokens of accounts, and ends the transaction; see transfer.Held.
 //
 // The mark comes first, in a commit of its own that is in the file before the next: it is one page, so that the file is
 // whole whoever dies. From then on a log beside the file is its own, and is played back; see foreignLog.
@@ -194,6 +196,9 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 		WHERE pause_note NOT LIKE ?3`, transfer.RestoredNote(at), at, transfer.RestoredNotes); err != nil {
 		return err
 	}
+	if err := h.doubtAccounts(ctx, at); err != nil {
+		return err
+	}
 	if err := countAnew(h.conn, h.db.path, at); err != nil {
 		return err
 	}
@@ -205,6 +210,20 @@ func (h *held) Restore(ctx context.Context, at time.Time) error {
 	}
 	_, err := h.conn.row(`PRAGMA wal_checkpoint(TRUNCATE)`) // or later: a reader of the backup does no harm any more
 	return err
+}
+
+// doubtAccounts records that the tokens of accounts may have been used up since the backup.
+func (h *held) doubtAccounts(ctx context.Context, at time.Time) error {
+	list, err := h.db.Accounts(ctx, keep.AccountConnected) // which this transaction has not written to
+	for _, a := range list {
+		if next, ok := account.Restored(a, at); ok && err == nil {
+			err = putAccount(h.conn, next)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("accounts: %w", err)
+	}
+	return nil
 }
 
 // begin marks a backup whose restore begins.

@@ -86,8 +86,8 @@ type Held interface {
 	// stays a backup. A database that is none has that schema since Hold.
 	Upgrade(ctx context.Context) error
 
-	// Restore pauses every workflow at a time, takes the mark and the fence away, and
-	// releases the database. If it fails, both or neither may have happened.
+	// Restore pauses every workflow at a time, records that the tokens of accounts may have been used up (account.Restored), takes
+	// the mark and the fence away, and releases the database. If it fails, all of that or nothing may have happened.
 	Restore(ctx context.Context, at time.Time) error
 
 	// Release gives the database up as it is. It may be called after Set.

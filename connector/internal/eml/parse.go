@@ -2,6 +2,7 @@ package eml
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ const (
 	maxSubject     = 8 << 10
 	maxKeptHeaders = 64 << 10
 	maxMailboxes   = 1000
+	maxMailboxText = 1000 // bytes of its name, and of its address: control characters take six bytes each in JSON
 	maxWarnings    = 100
 )
 
@@ -235,7 +237,23 @@ func (m *Mail) mailboxes(h header, name string) []Mailbox {
 		m.warn("%s has %d mailboxes; the first %d are listed", name, len(out), maxMailboxes)
 		out = out[:maxMailboxes]
 	}
+	for i := range out {
+		m.bound(name, &out[i])
+	}
 	return out
+}
+
+// bound cuts what is too long of a mailbox of a field. A part of an address would be another one: of such a mailbox the beginning is
+// a name.
+func (m *Mail) bound(field string, b *Mailbox) {
+	if len(b.Name) <= maxMailboxText && len(b.Address) <= maxMailboxText {
+		return
+	}
+	m.warn("%s has a mailbox whose name or address is longer than %d bytes; its end was left out", field, maxMailboxText)
+	if len(b.Address) > maxMailboxText {
+		b.Name, b.Address = cmp.Or(b.Name, b.Address), ""
+	}
+	b.Name = strings.ToValidUTF8(b.Name[:min(len(b.Name), maxMailboxText)], "")
 }
 
 // lenientMailboxes takes what looks like an address out of each entry.

@@ -23,7 +23,7 @@ func TestReplaceBesideAnotherProcess(t *testing.T) {
 		}
 		replaced := make(chan error, 1)
 		var third Key
-		err = r.alone(func() error { // as the other process does
+		err = alone(r.Path, func() error { // as the other process does
 			begun := make(chan struct{})
 			go func() {
 				close(begun)

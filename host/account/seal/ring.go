@@ -204,15 +204,35 @@ func (r Ring) Replace(k Key, now time.Time) error {
 	if r.Keychain != nil {
 		return r.replace(k, now)
 	}
-	return r.alone(func() error { return r.replace(k, now) })
+	err := alone(r.Path, func() error { return r.replace(k, now) })
+	if _, unlocked := errors.AsType[*lockError](err); unlocked {
+		return fmt.Errorf("%w; everything is sealed with the new key, and both open it: if no other process replaces the key, finish it with: mv %s %s",
+			err, strconv.Quote(r.Path+string(next)), strconv.Quote(r.Path))
+	}
+	return err
 }
 
-// alone does something while no other process puts a key in the place of the file's: the next key stays the one that was read, since
+// A lockError says that a key could not be locked, as on a file system without locks.
+type lockError struct {
+	file string
+	err  error
+}
+
+// Error names the file.
+func (e *lockError) Error() string { return "lock " + e.file + ": " + e.err.Error() }
+
+// Unwrap returns why.
+func (e *lockError) Unwrap() error { return e.err }
+
+// alone does something while no other process puts a key in the place of a file: the next key stays the one that was read, since
 // nobody makes another one before it is gone.
-func (r Ring) alone(f func() error) error {
-	lock := flock.New(filepath.Join(filepath.Dir(r.Path), ".keep-rekey.lock"), flock.SetPermissions(0o600))
+func alone(path string, f func() error) error {
+	lock := flock.New(filepath.Join(filepath.Dir(path), ".keep-rekey.lock"), flock.SetPermissions(0o600))
 	if err := lock.Lock(); err != nil {
-		return fmt.Errorf("lock the key: %w", err)
+		if inner, ok := errors.AsType[*fs.PathError](err); ok {
+			err = inner.Err
+		}
+		return &lockError{lock.Path(), err}
 	}
 	return errors.Join(f(), lock.Close())
 }
@@ -325,6 +345,9 @@ func tidy(dir string, now time.Time) error {
 	return err
 }
 
+// link is os.Link but in tests.
+var link = os.Link
+
 // writeKey writes a key to a file that is not there yet. It is whole or not there.
 func writeKey(path string, k Key) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished+"*")
@@ -337,9 +360,28 @@ func writeKey(path string, k Key) error {
 	}
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Link(f.Name(), path) // unlike a rename it replaces nothing
+		err = place(f.Name(), path)
 	}
-	return errors.Join(err, os.Remove(f.Name()), syncDir(filepath.Dir(path)))
+	gone := os.Remove(f.Name())
+	if errors.Is(gone, fs.ErrNotExist) { // it was renamed
+		gone = nil
+	}
+	return errors.Join(err, gone, syncDir(filepath.Dir(path)))
+}
+
+// place gives a file the name to, where nothing is.
+func place(part, to string) error {
+	err := link(part, to) // unlike a rename it replaces nothing
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// A file system without links: others that make a key there wait.
+	return alone(to, func() error {
+		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+			return cmp.Or(err, fs.ErrExist)
+		}
+		return os.Rename(part, to)
+	})
 }
 
 // syncDir makes the names in a directory durable.

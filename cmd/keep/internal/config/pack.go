@@ -390,6 +390,12 @@ func (b *binder) account(n *node, at string, auth PackAuth, c packConnection, cf
 		b.addf(n.table()["base_url"], at+".base_url", "a credential is sent over https only, but for this machine itself")
 	}
 	cfg.References = references(n)
+	for name, header := range auth.Tools {
+		if t, there := cfg.Tools[name]; there {
+			t.CredentialHeader = header
+			cfg.Tools[name] = t
+		}
+	}
 }
 
 // insecure reports whether an address is plain HTTP to another machine.

@@ -33,6 +33,15 @@ func TestLLMPack(t *testing.T) {
 		{"/v1", "chatModels", `{}`, false, `"id":"m3"`, ""},
 	} {
 		t.Run(tt.tool, func(t *testing.T) {
+			ofAccount := openPack(t, fmt.Sprintf("[connections.svc]\nconnector = \"llm\"\nbase_url = \"http://%s%s\"\naccount = \"svc\"\n", service.Addr(), tt.base), service.Secret)
+			for _, tool := range ofAccount.Tools {
+				if tool.Spec().Name != tt.tool || tt.cost {
+					continue
+				}
+				if raw, err := tool.(connector.Reader).Read(t.Context(), json.RawMessage(tt.params)); err != nil || !strings.Contains(string(raw), tt.want) {
+					t.Errorf("with an account: %s, %v; want %s", raw, err, tt.want)
+				}
+			}
 			conn := openPack(t, fmt.Sprintf("[connections.svc]\nconnector = \"llm\"\nbase_url = \"http://%s%s\"\nsecret = \"${secret:svc}\"\n", service.Addr(), tt.base), service.Secret)
 			n := 0
 			for _, tool := range conn.Tools {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -231,8 +232,20 @@ func openPack(tb testing.TB, toml, secret string) *connector.Connection {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	cfg.UseAccounts(holds(secret))
 	return &conns[0]
 }
+
+// holds is every account.
+type holds string
+
+func (h holds) Credential(context.Context, string) (connector.Credential, error) {
+	return connector.Credential{Value: string(h), Generation: 1}, nil
+}
+
+func (holds) Owner(context.Context, string) (string, error)              { return "", nil }
+func (holds) Refused(context.Context, string, connector.Credential) bool { return false }
+func (holds) Accepted(context.Context, string)                           {}
 
 // TestPackExamples holds the example of each tool to the tool's schema, and every pack to what
 // a person must find in it.

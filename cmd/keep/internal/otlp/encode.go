@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -51,10 +52,10 @@ type (
 		Value value  `json:"value"`
 	}
 	value struct {
-		String *string  `json:"stringValue,omitempty"`
-		Bool   *bool    `json:"boolValue,omitempty"`
-		Int    *string  `json:"intValue,omitempty"`
-		Double *float64 `json:"doubleValue,omitempty"`
+		String *string `json:"stringValue,omitempty"`
+		Bool   *bool   `json:"boolValue,omitempty"`
+		Int    *string `json:"intValue,omitempty"`
+		Double any     `json:"doubleValue,omitempty"` // a number, or NaN, Infinity and -Infinity as texts
 	}
 )
 
@@ -101,6 +102,19 @@ func encodeSpan(s trace.ReadOnlySpan) span {
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
+// double returns a number as JSON has it, and else as the protocol does.
+func double(f float64) any {
+	switch {
+	case math.IsNaN(f):
+		return "NaN"
+	case math.IsInf(f, 1):
+		return "Infinity"
+	case math.IsInf(f, -1):
+		return "-Infinity"
+	}
+	return f
+}
+
 // keyValues leaves out nothing: what is no scalar becomes its text.
 func keyValues(kvs []attribute.KeyValue) []keyValue {
 	out := make([]keyValue, 0, len(kvs))
@@ -114,8 +128,7 @@ func keyValues(kvs []attribute.KeyValue) []keyValue {
 			n := strconv.FormatInt(kv.Value.AsInt64(), 10)
 			v.Int = &n
 		case attribute.FLOAT64:
-			f := kv.Value.AsFloat64()
-			v.Double = &f
+			v.Double = double(kv.Value.AsFloat64())
 		default:
 			s := kv.Value.Emit()
 			v.String = &s

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/keep-run/keep"
 )
 
 // Bounds of one export.
@@ -125,18 +127,43 @@ func (e *Exporter) send(ctx context.Context, body []byte) (wait time.Duration, e
 		return 0, fmt.Errorf("send spans: %w", err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		wait = waitOf(resp.Header.Get("Retry-After"))
 	default:
 		if resp.StatusCode/100 == 2 {
-			return 0, nil
+			return -1, partly(text) // what was rejected would be again
 		}
 		wait = -1
 	}
 	return wait, fmt.Errorf("send spans: the collector answered %s", resp.Status)
 }
+
+// partly returns what a collector that took a batch says against a part of it; nil: nothing.
+func partly(answer []byte) error {
+	var a struct {
+		Partial struct {
+			Rejected json.RawMessage `json:"rejectedSpans"` // a number, or a text with one: it has 64 bits
+			Message  string          `json:"errorMessage"`
+		} `json:"partialSuccess"`
+	}
+	if json.Unmarshal(answer, &a) != nil {
+		return nil // many collectors answer something else, or nothing
+	}
+	rejected, why := strings.Trim(string(a.Partial.Rejected), `"`), inLine(a.Partial.Message)
+	none := rejected == "" || rejected == "0" || rejected == "null"
+	switch {
+	case none && why == "":
+		return nil
+	case none:
+		return fmt.Errorf("send spans: the collector says: %s", why)
+	}
+	return fmt.Errorf("send spans: the collector rejected %s spans: %s", inLine(rejected), cmp.Or(why, "it does not say why"))
+}
+
+// inLine returns what a collector says as a part of a line that is not long.
+func inLine(text string) string { return keep.OneLine(text[:min(len(text), 500)]) }
 
 // waitOf returns how long a collector asks to be left alone, at most maxWait.
 func waitOf(after string) time.Duration {

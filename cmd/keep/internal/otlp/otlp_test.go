@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -200,5 +201,56 @@ func TestNoRedirect(t *testing.T) {
 	}
 	if elsewhere != nil {
 		t.Errorf("another server got %v", elsewhere)
+	}
+}
+
+// What a collector does not take of a batch that it accepts is said, and not sent again.
+func TestPartialSuccess(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old\n\u001b[31m"}}`: "the collector rejected 2 spans: too old",
+		`{"partialSuccess":{"rejectedSpans":3}}`:                                        "the collector rejected 3 spans",
+		`{"partialSuccess":{"rejectedSpans":0,"errorMessage":"use another port"}}`:      "use another port",
+		`{"partialSuccess":{"rejectedSpans":"0"}}`:                                      "",
+		`{"partialSuccess":{}}`:                                                         "", `{}`: "", ``: "", `null`: "", `ok`: "",
+	} {
+		calls := 0
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			calls++
+			_, _ = io.WriteString(w, body)
+		}))
+		e, err := otlp.FromEnv(env("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.ExportSpans(t.Context(), nil)
+		if calls != 1 || (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b")) {
+			t.Errorf("%s: %v after %d requests, want %q", body, err, calls, want)
+		}
+		srv.Close()
+	}
+}
+
+// A number that JSON does not have is written as the protocol has it, and loses no batch.
+func TestNumbersThatJSONHasNot(t *testing.T) {
+	var got string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got = string(b)
+	}))
+	defer srv.Close()
+	e, err := otlp.FromEnv(env("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := trace.NewTracerProvider(trace.WithSyncer(e))
+	_, span := p.Tracer("keep").Start(t.Context(), "run", api.WithAttributes(attribute.Float64("a", math.NaN()), attribute.Float64("b", math.Inf(1)), attribute.Float64("c", math.Inf(-1))))
+	span.End()
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`{"doubleValue":"NaN"}`, `{"doubleValue":"Infinity"}`, `{"doubleValue":"-Infinity"}`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the collector got %q, want %s", got, want)
+		}
 	}
 }

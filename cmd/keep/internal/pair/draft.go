@@ -138,7 +138,8 @@ var (
 		"append", "merge", "close", "assign", "reply", "publish", "submit", "run", "execute", "start", "stop", "cancel", "pay", "charge", "refund", "invite", "modify", "draft", "open",
 		"mark", "unmark", "replace", "patch", "apply", "upsert", "change", "toggle", "swap", "sort", "unarchive", "clear", "reset", "empty", "flush", "purge", "drop", "truncate", "pop", "take", "claim",
 		"consume", "ack", "acknowledge", "dismiss", "snooze", "subscribe", "unsubscribe", "unfollow", "unwatch", "unstar", "unpin", "unshare", "duplicate", "import", "sync", "restore", "revert", "undo",
-		"transfer", "approve", "accept", "reject", "decline", "confirm", "enable", "disable", "lock", "unlock", "unblock", "mute", "ban", "revoke", "register", "trigger", "restart", "kill", "buy", "notify"}
+		"transfer", "approve", "accept", "reject", "decline", "confirm", "enable", "disable", "lock", "unlock", "unblock", "mute", "ban", "revoke", "register", "trigger", "restart", "kill", "buy", "notify",
+		"next", "new", "dequeue", "receive", "poll", "generate", "lease", "acquire", "allocate", "rotate", "renew"} // as get_next_job, which takes a job out of a queue
 	// thingVerbs are of changing where they stand before a verb of reading, as in order_list, and else names of things.
 	thingVerbs = []string{"archive", "follow", "watch", "star", "pin", "like", "vote", "share", "copy", "clone", "fork", "block", "grant", "schedule", "deploy", "push", "commit", "sign", "book", "reserve",
 		"order", "email", "call", "dial", "print"}

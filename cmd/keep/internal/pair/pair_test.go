@@ -92,7 +92,8 @@ func TestDraftOfWhatOnlySoundsLikeReading(t *testing.T) {
 	names := []string{"mark_as_read", "find_and_replace", "archive_list", "clear_search_history", "reset_view_count", "subscribe_to_list",
 		"unsubscribe_from_list", "share_view", "duplicate_list", "copyView", "dismiss_view", "approve_query", "restore-list", "transfer_list",
 		"sync_list", "empty_list", "enable_search", "disable_search", "toggle_view", "import_list", "purge_search", "pop_and_get", "lock_view",
-		"trigger_query", "register_view", "schedule_search", "apply_view", "list_and_flush", "book_view", "order_list", "accept_view", "reject_view"}
+		"trigger_query", "register_view", "schedule_search", "apply_view", "list_and_flush", "book_view", "order_list", "accept_view", "reject_view",
+		"get_next_job", "getNextMessage", "fetch_new_mails", "read_and_dequeue", "generate_list", "get_lease", "poll_list", "receive_and_show", "rotate_view", "allocate_view", "acquire_view"}
 	var tools []string
 	for _, name := range names {
 		tools = append(tools, name+"(message_id! string)")

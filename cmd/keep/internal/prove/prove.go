@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +16,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/internal/redact"
 	"github.com/keep-run/keep/internal/schema"
 )
 
@@ -95,10 +96,41 @@ type trial struct {
 	decides bool          // that a repeat has no second effect holds only if the count at the end shows one
 }
 
-// keyless returns the result without the key of the call, which a service may repeat in its answer, in another case or encoded too.
-// A hash of the key is taken for what the service made: it may be.
+// keyless returns the result without the key of the call, which a service may repeat in its answer: in another case, encoded, or in
+// part, as the last characters of one are shown. A hash of the key is taken for what the service made: it may be.
 func (tr *trial) keyless() []byte {
-	return canonical(redact.New(tr.m.Token).JSON(tr.result))
+	key := tr.m.Token
+	text := withoutParts(canonical(tr.result), key, 4, 0)
+	text = withoutParts(text, hex.EncodeToString([]byte(key)), 6, 1)
+	for pad := range 3 { // bytes before it in a longer text
+		text = withoutParts(text, base64.StdEncoding.EncodeToString(append(make([]byte, pad), key...)), 6, 1)
+	}
+	return text
+}
+
+// withoutParts returns a text without what it has of a key in pieces of n or more characters, in any case, and so many characters on
+// each side of one.
+func withoutParts(text []byte, key string, n, beside int) []byte {
+	parts := make(map[string]bool)
+	for i := range len(key) - n + 1 {
+		parts[strings.ToLower(key[i:i+n])] = true
+	}
+	hidden := make([]bool, len(text))
+	for i := range max(0, len(text)-n+1) {
+		if !parts[strings.ToLower(string(text[i:i+n]))] {
+			continue
+		}
+		for j := max(0, i-beside); j < min(len(text), i+n+beside); j++ {
+			hidden[j] = true
+		}
+	}
+	var out []byte
+	for i, c := range text {
+		if !hidden[i] {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // A prover tries one tool.

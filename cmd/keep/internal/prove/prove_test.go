@@ -111,10 +111,15 @@ func TestKeyIsNotBelieved(t *testing.T) {
 			}
 			return 0, fmt.Errorf("the lookup is down")
 		}}},
-		"its answers show the key":             echoing{&keyless{}, func(key string) string { return key }},
-		"its answers show the key in capitals": echoing{&keyless{}, strings.ToUpper},
-		"its answers show the key in base64":   echoing{&keyless{}, func(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }},
-		"its answers show the key in hex":      echoing{&keyless{}, func(key string) string { return hex.EncodeToString([]byte(key)) }},
+		"its answers show the key":                         echoing{&keyless{}, func(key string) string { return key }},
+		"its answers show the key in capitals":             echoing{&keyless{}, strings.ToUpper},
+		"its answers show the key in base64":               echoing{&keyless{}, func(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }},
+		"its answers show the key in hex":                  echoing{&keyless{}, func(key string) string { return hex.EncodeToString([]byte(key)) }},
+		"its answers show the key cut off":                 echoing{&keyless{}, func(key string) string { return key[:len(key)-6] + "…" }},
+		"its answers show the end of the key":              echoing{&keyless{}, func(key string) string { return "…" + key[len(key)-8:] }},
+		"its answers show the end in hex":                  echoing{&keyless{}, func(key string) string { return "…" + hex.EncodeToString([]byte(key[len(key)-6:])) }},
+		"its answers show the key in base64 within a text": echoing{&keyless{}, func(key string) string { return base64.StdEncoding.EncodeToString([]byte("key=" + key + ";v=1")) }},
+		"its answers show the middle in base64":            echoing{&keyless{}, func(key string) string { return base64.StdEncoding.EncodeToString([]byte("key=" + key))[12:36] }},
 		"two at once were not counted": fickle{&keyless{count: func(made int) (int, error) {
 			if made < 6 {
 				return min(made, 1), nil
@@ -210,4 +215,47 @@ func TestLookupThatNeverAnswersEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A queue gives out what was put into it, oldest first: its lookup takes away what it shows.
+type queue struct {
+	mu   sync.Mutex
+	jobs []string
+}
+
+func (q *queue) Spec() connector.Spec {
+	return connector.Spec{Name: "put", Effect: connector.Mutate, Level: keep.LevelWitness, SettleAfter: time.Minute}
+}
+
+func (*queue) Target(json.RawMessage) string { return "x" }
+
+func (q *queue) Mutate(_ context.Context, m keep.Mutation) (connector.Receipt, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.jobs = append(q.jobs, m.Token)
+	return connector.Receipt{}, nil
+}
+
+func (q *queue) Reconcile(_ context.Context, m keep.Mutation) (connector.Answer, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) == 0 {
+		return connector.Answer{Verdict: connector.Absent}, nil
+	}
+	job := q.jobs[0]
+	q.jobs = q.jobs[1:]
+	if job == m.Token {
+		return connector.Answer{Verdict: connector.Happened}, nil
+	}
+	return connector.Answer{Verdict: connector.Absent}, nil
+}
+
+// A lookup that shows an effect once changes something: each doubt would take away what others wait for.
+func TestLookupThatTakesAwayWhatItShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		got := prove.Try(t.Context(), "box", prove.Plan{Tool: new(queue), Params: json.RawMessage(`{"to":"{n}"}`), Calls: 8}, time.Minute)
+		if got.Grade != keep.LevelNone || !strings.Contains(strings.Join(got.Faults, "; "), "found once, and not again") {
+			t.Errorf("level %s: %q", got.Grade, got.Faults)
+		}
+	})
 }

@@ -1,0 +1,64 @@
+// Package echo knows in which members of their answers services repeat the question, and how they deny. What stands there
+// was not found, only asked for (law: witnessed).
+package echo
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// names are the members in which services repeat the question, in records too.
+var names = []string{"query", "path", "self", "error", "errors", "url", "uri", "href", "link", "links"}
+
+// ofAnswers are those in which an answer repeats the question that is not a list: in an
+// entry of a list, they are data.
+var ofAnswers = []string{
+	"request", "params", "parameters", "filter", "filters", "search", "input", "args", "message", "detail",
+	"details", "instance", "q", "debug", "warnings", "location", "next", "prev", "previous", "first", "last",
+}
+
+// In reports whether a member of that name repeats the question, in an entry of a
+// list or in a whole answer.
+func In(name string, entry bool) bool {
+	name = strings.ToLower(strings.Trim(name, "_$@"))
+	return slices.Contains(names, name) || !entry && slices.Contains(ofAnswers, name)
+}
+
+// Denies reports whether a record says itself that there is nothing.
+func Denies(fields map[string]json.RawMessage) bool {
+	for name, raw := range fields {
+		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
+		case "found", "exists":
+			if value == "false" {
+				return true
+			}
+		case "total", "count", "total_count", "hits":
+			if value == "0" {
+				return true
+			}
+		}
+	}
+	return Fails(fields)
+}
+
+// Fails reports whether an answer says itself that something of it failed.
+func Fails(fields map[string]json.RawMessage) bool {
+	for name, raw := range fields {
+		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
+		case "success", "ok":
+			if value == "false" {
+				return true
+			}
+		case "timed_out":
+			if value == "true" {
+				return true
+			}
+		case "error", "errors":
+			if value != "null" && value != "[]" && value != `""` && value != "false" && value != "{}" {
+				return true
+			}
+		}
+	}
+	return false
+}
