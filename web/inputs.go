@@ -264,6 +264,7 @@ type inputData struct {
 	Older    olderThan
 	MaySkip  bool
 	Redone   int        // how often its events were done again, which a form sends back
+	Large    bool       // there are so many events that this is not counted, and no form is shown
 	Attempts []keep.Run // that tried its events, newest first
 	Skips    []card     // questions by whose answers events were skipped, newest first
 	Drawing  drawing
@@ -309,13 +310,9 @@ func (s *site) input(r *http.Request) (page, error) {
 	if err != nil {
 		return p, err
 	}
-	d.Events, d.More, d.Redone = events, next != "", operator.Redone(events)
-	for p := (keep.Page{Limit: keep.MaxPage, After: next, Bare: true}); p.After != ""; { // few inputs cause so many
-		older, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, p)
-		if err != nil {
-			return page{}, err
-		}
-		d.Redone, p.After = d.Redone+operator.Redone(older), next
+	d.Events, d.More = events, next != ""
+	if d.Redone, d.Large, err = s.redone(ctx, in, events, next); err != nil {
+		return p, err
 	}
 	runs, err := s.cfg.Store.RunsOf(ctx, in.ID, maxShown+1)
 	if err != nil {
@@ -328,6 +325,17 @@ func (s *site) input(r *http.Request) (page, error) {
 	}
 	p.Data = d
 	return p, err
+}
+
+// redone returns how often the events of an input were done again, of which the newest are read already. If there are more than fit one
+// page after those, large is set.
+func (s *site) redone(ctx context.Context, in keep.Input, events []keep.Event, next string) (n int, large bool, err error) {
+	n = operator.Redone(events)
+	if next == "" {
+		return n, false, nil
+	}
+	older, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: keep.MaxPage, After: next, Bare: true})
+	return n + operator.Redone(older), next != "", err
 }
 
 // maxSkips bounds the chains of which an input says who skipped their events.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,35 @@ func TestInputIsSkippedAsItWasShown(t *testing.T) {
 	ask("POST", "/inputs/in_17/skip", skip).want(t, http.StatusSeeOther)
 	if in, err := db.Input(t.Context(), "in_17"); err != nil || in.Status != keep.InputSkipped {
 		t.Errorf("the input is %s, %v", in.Status, err)
+	}
+}
+
+// A page counts what was done again behind the events that it shows, and offers nothing if it cannot count all.
+func TestInputWithManyEvents(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	def := keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{{Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), Definition: def, CreatedAt: now}},
+		keep.PutInput{Input: keep.Input{ID: "in_17", Workflow: "w", Source: "s", ExternalID: "17", Title: "Order 17", CreatedAt: now}})
+	publish := func(from, to int) {
+		var events []keep.Change
+		for i := from; i < to; i++ {
+			events = append(events, keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: keep.MessageID(strconv.Itoa(i)), CausedBy: []keep.InputID{"in_17"}, CreatedAt: now}})
+		}
+		commit(t, db, "w", now, events...)
+	}
+	publish(0, 200)
+	ask := pagesWith(t, db)
+	skip := hiddenIn(t, ask("GET", "/inputs/in_17", nil).body)
+	oldest := []keep.MessageID{"0"} // which the page does not show
+	commit(t, db, "w", now, keep.SkipEvents{Topic: "t", IDs: oldest})
+	commit(t, db, "w", now, keep.RedoEvents{Topic: "t", IDs: oldest, Attempt: 1, By: "bob"})
+	ask("POST", "/inputs/in_17/skip", skip).want(t, http.StatusConflict, "Not in this state", "done again since")
+	publish(200, keep.MaxPage+200)
+	page := ask("GET", "/inputs/in_17", nil)
+	page.want(t, http.StatusOK, "keep inputs skip in_17")
+	if strings.Contains(page.body, "/inputs/in_17/skip") {
+		t.Error("it offers to skip what it did not look at")
 	}
 }
 
