@@ -460,6 +460,8 @@ var edgesBreaks = []Break{
 		`return isAt(it, attempt, keep.Unskip)`, `return nil`, "./web -run TestSkipIsUndoneOfTheAttemptThatWasShown"},
 	{"skip-of-an-event-is-undone-by-an-old-page", "once", "operator/skip.go",
 		`if err == nil && attempt != 0 && ev.Attempt() != attempt {`, `if false {`, "./web -run TestSkipIsUndoneOfTheAttemptThatWasShown"},
+	{"variable-is-two-secrets", "no-ambient-power", "cmd/keep/internal/config/secret.go",
+		`other != name {`, `other == "" {`, "./cmd/keep/internal/config -run TestVariableOfTwoSecrets"},
 	{"account-of-another-is-revoked-by-name", "nothing-lost", "host/account/renew.go",
 		`return m.revoke(ctx, name, &at)`, `return m.revoke(ctx, name, nil)`, "./host/account -run TestRevokeOfWhatAnotherConnected"},
 	{"page-revokes-whichever-account-is-there", "nothing-lost", "web/accounts.go",

@@ -24,7 +24,7 @@ const LinkLife = 7 * 24 * time.Hour
 // that an operator may not decide: who has the link has shown no role.
 func ByLink(q keep.Escalation) []keep.Choice {
 	if q.Run == "" {
-		return nil // about a version, an account, a connection or a budget
+		return nil // about a version, an account or a connection
 	}
 	return slices.DeleteFunc(slices.Clone(q.Choices), func(c keep.Choice) bool {
 		switch c.Action {

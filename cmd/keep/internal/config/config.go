@@ -152,7 +152,7 @@ func Load(o Options) (*Config, error) {
 		return cfg, &Error{Problems: []Problem{*syntax}}
 	}
 	env := newEnvironment(o.Environ)
-	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), marks: make(map[string]string), named: make(map[string]*Named), sealed: o.Sealed}
+	v := &vault{env: env, dir: cfg.Dir, found: make(map[string]string), of: make(map[string]string), marks: make(map[string]string), named: make(map[string]*Named), sealed: o.Sealed}
 	overlayAll(env, root)
 	for name := range root.table()["budgets"].table() {
 		b.budgetNames[name] = true

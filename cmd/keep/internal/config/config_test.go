@@ -376,6 +376,29 @@ func TestSecretIsFoundInThreePlaces(t *testing.T) {
 	}
 }
 
+// A variable whose name would be that of two secrets is none of them: one would be sent where the other belongs.
+func TestVariableOfTwoSecrets(t *testing.T) {
+	dir := t.TempDir()
+	two := strings.Replace(secretive, `X = "$${x}"`, `Y = "${secret:api_key}", Z = "${secret:api-key}"`, 1)
+	write(t, filepath.Join(dir, config.Name), two, 0o600)
+	write(t, filepath.Join(dir, ".secrets", "api_key"), "other", 0o600)
+	for _, c := range []struct {
+		environ []string
+		want    string
+	}{
+		{[]string{"KEEP_SECRET_API_KEY=x"}, "the variable KEEP_SECRET_API_KEY would be the secret api-key, and the secret api_key, too"},
+		{[]string{}, "${secret:api-key} is not set"},
+	} {
+		cfg, err := config.Load(config.Options{Dir: dir, Environ: c.environ})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = cfg.Connect(); !strings.Contains(lines(err), c.want) {
+			t.Errorf("with %v: %s, want %s", c.environ, lines(err), c.want)
+		}
+	}
+}
+
 // A secret that ends up in the wrong place is never quoted.
 func TestSecretIsNeverShown(t *testing.T) {
 	for _, text := range []string{

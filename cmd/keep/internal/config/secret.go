@@ -36,6 +36,7 @@ type vault struct {
 	env   *environment
 	dir   string            // of keep.toml
 	found map[string]string // value by reference, such as ${secret:crm}
+	of    map[string]string // name of the secret that a variable was taken for
 	plain []string          // what stands under names of secrets itself
 	files []string          // that were looked at
 
@@ -242,6 +243,10 @@ func (v *vault) resolve(ref string) (string, error) {
 func (v *vault) secret(ref, name string) (value, mark, place string, err error) {
 	variable := Prefix + "SECRET_" + strings.TrimPrefix(Variable(name), Prefix)
 	if s := v.env.vars[variable]; s != "" {
+		if other := cmp.Or(v.of[variable], name); other != name {
+			return "", "", variable, fmt.Errorf("the variable %s would be the secret %s, and the secret %s, too; rename one of them, or put them where their names differ", variable, other, name)
+		}
+		v.of[variable] = name
 		return s, variable, variable, nil
 	}
 	credentials := "$CREDENTIALS_DIRECTORY/" + name
