@@ -225,7 +225,8 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 			Detail: "Request is being processed, without a record, since there was no store. Ask again with the same key and the same request."})
 		return rec, true
 	}
-	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, time.Now())
+	since := time.Now() // by which the record is made, too: how late it is stored counts from there
+	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, since)
 	if err != nil {
 		return rec, false // the time moved on between two looks
 	}
@@ -235,7 +236,6 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 	// A client that leaves now must not leave doubt whether the key is taken.
 	ctx, cancel := c.g.inTime(context.WithoutCancel(c.r.Context()), "take idempotency key")
 	defer cancel()
-	since := time.Now()
 	there, err = take(ctx, next)
 	c.timed(since)
 	c.g.notice(ctx, err)
