@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -645,10 +646,9 @@ pages = { style = "page", items = "$.data", param = "page", size = 2, size_param
 		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[]}`}, "", connector.Retry},
 		{[]string{`{"data":[` + other + `,` + other + `],"errors":["half of it"]}`, `{"data":[` + ours + `]}`}, "", connector.Happened},
 	} {
-		read := 0
 		conn := openTools(t, tools, func(w http.ResponseWriter, r *http.Request) {
-			page := c.pages[min(read, len(c.pages)-1)]
-			read++
+			n, _ := strconv.Atoi(r.FormValue("page"))
+			page := c.pages[min(n, len(c.pages))-1]
 			h := http.Header{}
 			if c.link != "" {
 				h.Set("Link", c.link)

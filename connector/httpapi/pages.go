@@ -32,6 +32,9 @@ const (
 	cursorParam = "cursor"
 )
 
+// ourCursor begins a cursor that says how many items of a page were given before.
+const ourCursor = "keep:"
+
 // A pager knows how a list comes in pages.
 type pager struct {
 	style     string
@@ -350,8 +353,8 @@ func (r *reader) readPages(ctx context.Context, params json.RawMessage) (json.Ra
 // stop notes that the list continues at a page, after skip of its items.
 func (l *listing) stop(cursor string, skip int) {
 	next := cursor
-	if skip > 0 || cursor == "" {
-		next = fmt.Sprintf("keep:%d:%s", skip, cursor)
+	if skip > 0 || cursor == "" || strings.HasPrefix(cursor, ourCursor) { // which a service may say, too
+		next = fmt.Sprintf("%s%d:%s", ourCursor, skip, cursor)
 	}
 	l.Truncated, l.Next = true, &next
 }
@@ -369,7 +372,7 @@ func listParams(fields map[string]json.RawMessage) (limit int, cursor string, sk
 			return 0, "", 0, fmt.Errorf("cursor must be what next was")
 		}
 	}
-	if rest, ours := strings.CutPrefix(cursor, "keep:"); ours {
+	if rest, ours := strings.CutPrefix(cursor, ourCursor); ours {
 		count, at, _ := strings.Cut(rest, ":")
 		if skip, err = strconv.Atoi(count); err != nil || skip < 0 {
 			return 0, "", 0, fmt.Errorf("cursor must be what next was")

@@ -420,3 +420,113 @@ pages = { style = "cursor", in = "body", items = "$.data", next = "$.next", para
 		}
 	}
 }
+
+// A shelf is a service of rows in pages of two, which somebody changes between the first page and the second.
+type shelf struct {
+	style   string
+	rows    []string
+	first   func(reading int) // before a first page
+	between func(reading int) // after it
+	asked   int
+	reading int
+}
+
+func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asked++
+	from, _ := strconv.Atoi(r.FormValue("at"))
+	if s.style == "page" {
+		from = max(from-1, 0) * 2
+	}
+	if from == 0 {
+		s.reading++
+		s.first(s.reading)
+	}
+	page := []string{}
+	for _, id := range s.rows[min(from, len(s.rows)):min(from+2, len(s.rows))] {
+		page = append(page, fmt.Sprintf(`{"id":%q,"ref":"ref-%[1]s","shown":%d}`, id, s.asked))
+	}
+	if s.style == "link" && from+2 < len(s.rows) {
+		w.Header().Set("Link", fmt.Sprintf(`</?at=%d>; rel="next"`, from+2))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(page, ","))
+	if from == 0 {
+		s.between(s.reading)
+	}
+}
+
+// TestLookupInAListThatShifts reads a list from which an entry is deleted between two pages, so that ours moves from a page that was
+// not read yet to one that was. Laws: once, witnessed.
+func TestLookupInAListThatShifts(t *testing.T) {
+	t.Parallel()
+	for _, style := range []string{"offset", "page", "link"} {
+		for name, c := range map[string]struct {
+			rows           string
+			first, between []string // what the list is then, in each reading; empty: as it was
+			want           connector.Verdict
+		}{
+			"nothing changes":           {"a b c d e", nil, nil, connector.Absent},
+			"one page":                  {"a", nil, nil, connector.Absent},
+			"an entry is deleted":       {"a b mine c d", nil, []string{"b mine c d"}, connector.Happened},
+			"others come":               {"a b c d e", nil, []string{"x a b c d e"}, connector.Absent},
+			"another is deleted":        {"a b c d e", nil, []string{"b c d e"}, connector.Retry},
+			"one is deleted both times": {"a b mine c d", []string{"", "x b mine c d"}, []string{"b mine c d", "b mine c d"}, connector.Retry},
+		} {
+			pages := fmt.Sprintf("style = %q, param = \"at\"", style)
+			if style == "link" {
+				pages = `style = "link"`
+			}
+			service := &shelf{style: style, rows: strings.Fields(c.rows)}
+			become := func(states []string) func(int) {
+				return func(reading int) {
+					if reading <= len(states) && states[reading-1] != "" {
+						service.rows = strings.Fields(states[reading-1])
+					}
+				}
+			}
+			service.first, service.between = become(c.first), become(c.between)
+			conn := openTools(t, "[tools.create]\neffect = \"mutate\"\npath = \"/\"\nidentity = [\"id\"]\ntoken = { body = \"ref\" }\n"+
+				"reconcile = { path = \"/\", items = \"$.data\", match = { ref = \"{token}\" }, complete = true, pages = { "+pages+" } }\n", service.ServeHTTP)
+			m := mutation(`{"id":1}`)
+			m.Token = "ref-mine"
+			if a, err := tool(t, conn, "create").(connector.Reconciler).Reconcile(t.Context(), m); err != nil || a.Verdict != c.want {
+				t.Errorf("%s, %s: %q%s, %v; want %q", style, name, a.Verdict, a.Detail, err, c.want)
+			}
+		}
+	}
+}
+
+// TestCursorThatLooksLikeOurs continues where a service says, also if it says that as Keep does.
+func TestCursorThatLooksLikeOurs(t *testing.T) {
+	t.Parallel()
+	for _, cursor := range []string{"keep:1:b", "keep:x", "keep:0:"} {
+		conn := openTools(t, "[tools.all]\neffect = \"list\"\npath = \"/\"\npages = { style = \"cursor\", items = \"$.data\", next = \"$.next\", param = \"after\" }\n", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			switch r.FormValue("after") {
+			case "":
+				fmt.Fprintf(w, `{"data":[{"id":1}],"next":%q}`, cursor)
+			case cursor:
+				fmt.Fprint(w, `{"data":[{"id":2},{"id":3}],"next":null}`)
+			default:
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})
+		var ids []int
+		for params := `{"limit":1}`; params != ""; {
+			l, err := list(t, conn, "all", params)
+			if err != nil || len(ids) > 3 {
+				t.Errorf("%s: after %v: %v", cursor, ids, err)
+				break
+			}
+			for _, row := range l.List {
+				ids = append(ids, row.ID)
+			}
+			if params = ""; l.Next != nil {
+				params = fmt.Sprintf(`{"limit":1,"cursor":%q}`, *l.Next)
+			}
+		}
+		if fmt.Sprint(ids) != "[1 2 3]" {
+			t.Errorf("%s: the list is %v", cursor, ids)
+		}
+	}
+}

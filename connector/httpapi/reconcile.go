@@ -285,20 +285,70 @@ const maxLookupItems = 10_000
 // unreadablePages are the codes of pages that leave a lookup without an answer.
 var unreadablePages = []string{"odd-page", "page-without-items", "page-without-next"}
 
-// lookThrough looks for the effect in a list that comes in pages. Whatever goes wrong on
-// the way leaves the question open, since the effect may be on a page that was not read.
-func (m *mutator) lookThrough(ctx context.Context, target string, mut question) (_ connector.Answer, behind time.Duration, _ error) {
-	found, seen, failed, whole, list := connector.Answer{}, "", "", false, search{}
+// lookThrough looks for the effect in a list that comes in pages. Where an entry that is deleted between two pages shifts those behind
+// it, ours may move from a page that was not read yet to one that was: a list of several pages shows no effect if it is read twice, and
+// no entry is gone in between.
+func (m *mutator) lookThrough(ctx context.Context, target string, mut question) (connector.Answer, time.Duration, error) {
+	first, err := m.readThrough(ctx, target, mut)
+	if err != nil || !first.isWhole || first.answer.Verdict == connector.Retry || first.pages < 2 || m.lookup.pages.style == "cursor" {
+		return first.answer, first.behind, err
+	}
+	again, err := m.readThrough(ctx, target, mut)
+	if err == nil && again.isWhole && again.lacks(first) {
+		again.answer = retry(again.seen + ", but the list changed while it was read")
+	}
+	return again.answer, max(first.behind, again.behind), err
+}
+
+// A reading is what one reading of a list in pages showed.
+type reading struct {
+	answer  connector.Answer
+	seen    string        // of the last page
+	behind  time.Duration // the clock of the service
+	isWhole bool          // it was read to its end, and shows no effect
+	pages   int           // that have entries
+	entries map[string]bool
+}
+
+// add notes the entries of a page.
+func (r *reading) add(p page) {
+	r.isWhole = !p.more
+	if len(p.items) > 0 {
+		r.pages++
+	}
+	for _, record := range p.items {
+		id := fieldOf(record, "id") // the rest may be another at each reading
+		if len(id) == 0 || string(id) == "null" {
+			id = record
+		}
+		r.entries[string(id)] = true
+	}
+}
+
+// lacks reports whether an entry that another reading has is not in r.
+func (r *reading) lacks(other reading) bool {
+	for id := range other.entries {
+		if !r.entries[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// readThrough reads a list in pages. Whatever goes wrong on the way leaves the question open, since the effect may be on a page that
+// was not read.
+func (m *mutator) readThrough(ctx context.Context, target string, mut question) (reading, error) {
+	found, failed, list, r := connector.Answer{}, "", search{}, reading{entries: map[string]bool{}}
 	var a answer
 	fetch := func(at string, more url.Values) (_ answer, _ json.RawMessage, f *keep.Failure) {
 		var err error
-		if a, seen, err = m.lookAt(ctx, at, more, mut); err != nil {
+		if a, r.seen, err = m.lookAt(ctx, at, more, mut); err != nil {
 			return a, nil, asFailure(err)
 		}
-		behind = max(behind, a.behind)
+		r.behind = max(r.behind, a.behind)
 		body, err := a.record()
 		if !a.isJSON() || err != nil || !slices.Contains(m.lookup.applied, a.status) {
-			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", seen)
+			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", r.seen)
 		}
 		failed = cmp.Or(failed, failure(body))
 		list.part = cmp.Or(failed, m.lookup.pages.continues(a, body)) // the last page says whether there is more
@@ -312,27 +362,36 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut question) 
 			}
 			list.add(m.lookup, record, mut)
 		}
-		whole = !p.more
+		r.add(p)
 		return list.entries < maxLookupItems
 	})
+	r.isWhole = r.isWhole && f == nil && found.Verdict != connector.Happened
 	switch {
 	case found.Verdict == connector.Happened:
 	case f != nil && !slices.Contains(unreadablePages, f.Code):
 		f.Tool = keep.ToolName(m.service.name + "." + m.spec.Name)
-		return connector.Answer{}, 0, f
+		return reading{}, f
 	case f != nil:
-		return retry(f.Message), behind, nil
-	case whole && m.lookup.absentFrom(list):
-		found = list.absence(fmt.Sprintf(", a complete list of %d without it", list.entries))
-	case whole && list.entries == 0 && list.part == "":
-		found = connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
-	case list.part != "" || list.near:
-		found = retry(list.why())
+		r.answer = retry(f.Message)
+		return r, nil
 	default:
-		found = retry(fmt.Sprintf(", but none of %d entries is what was sent", list.entries))
+		found = m.lookup.whole(list, r.isWhole)
 	}
-	found.Detail = seen + found.Detail
-	return found, behind, nil
+	r.answer, r.answer.Detail = found, r.seen+found.Detail
+	return r, nil
+}
+
+// whole says what a list in pages shows none of whose entries proves the effect. It was read to its end, or not.
+func (l *lookup) whole(list search, toItsEnd bool) connector.Answer {
+	switch {
+	case toItsEnd && l.absentFrom(list):
+		return list.absence(fmt.Sprintf(", a complete list of %d without it", list.entries))
+	case toItsEnd && list.entries == 0 && list.part == "":
+		return connector.Answer{Verdict: connector.Unwitnessed, Detail: ", an empty list"}
+	case list.part != "" || list.near:
+		return retry(list.why())
+	}
+	return retry(fmt.Sprintf(", but none of %d entries is what was sent", list.entries))
 }
 
 // String names the lookup by its templates: what they are filled with may be secret.

@@ -225,7 +225,7 @@ var lawsBreaks = []Break{
 	{"search-by-the-wrong-clock", "once", "connector/httpapi/reconcile.go",
 		`|| behind < clockSkew/2 ||`, `|| true ||`, "./connector/httpapi -run TestServiceWhoseClockIsBehind"},
 	{"pages-by-the-wrong-clock", "once", "connector/httpapi/reconcile.go",
-		`		behind = max(behind, a.behind)
+		`		r.behind = max(r.behind, a.behind)
 `, ``, "./connector/httpapi -run TestServiceWhoseClockIsBehind"},
 	{"sent-again-with-another-time", "once", "connector/httpapi/reconcile.go",
 		`	was.CreatedAt = connector.Recorded(ctx, mut)`, `	_ = was.CreatedAt`, "./connector/httpapi -run TestSentAgainAsItWasRecorded"},
@@ -277,7 +277,7 @@ var lawsBreaks = []Break{
 	{"pages-of-another-origin", "no-ambient-power", "connector/httpapi/pages.go",
 		`|| next.Host != base.Host`, ``, "./connector/httpapi -run TestPages"},
 	{"part-of-a-list-is-complete", "witnessed", "connector/httpapi/reconcile.go",
-		`whole = !p.more`, `whole = true`, "./connector/httpapi -run TestLookupInPages"},
+		`r.isWhole = !p.more`, `r.isWhole = true`, "./connector/httpapi -run TestLookupInPages"},
 	{"list-that-does-not-say-it-ends", "witnessed", "connector/httpapi/pages.go",
 		`switch more, _ := p.more.find(body); string(more) {`, `switch more, _ := p.more.find(body); strconv.FormatBool(string(more) == "true") {`, "./connector/httpapi -run TestPagesThatMayNotBeAll"},
 	{"more-and-nowhere-is-the-end", "witnessed", "connector/httpapi/pages.go",
