@@ -81,7 +81,7 @@ func (a *appender) Reconcile(ctx context.Context, m keep.Mutation) (connector.An
 	case err != nil:
 		return connector.Answer{}, err
 	case !done:
-		if err := c.remembered(m.CreatedAt); err != nil {
+		if err := c.remembered(connector.Recorded(ctx, m)); err != nil {
 			return connector.Answer{}, err
 		}
 		return connector.Answer{Verdict: connector.Absent, Detail: "nothing was appended"}, nil
@@ -109,7 +109,7 @@ func (c *change) appended(token string, p params) (bool, record, error) {
 	return true, r, c.agree(r, p.Name, checksum(p.content))
 }
 
-// settle ends an append that the process did not live to end.
+// settle ends an append that the process did not live to end. What changes the file next does it first: it tells how far that came.
 func (c *change) settle(name string) error {
 	note := notePrefix + hash(name)
 	r, found, err := c.load(note)

@@ -217,6 +217,30 @@ func TestAppendToAFileThatWasTakenAway(t *testing.T) {
 	}
 }
 
+// Law doubt-is-not-failure: a write settles what a killed append left of the file, before it replaces what tells of that. Nothing is
+// added to what it wrote, although that begins as the text of the append.
+func TestWriteAfterAKilledAppend(t *testing.T) {
+	for point, want := range map[string]connector.Verdict{"noted": connector.Absent, "appended": connector.Happened, "marked": connector.Happened} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			kill(t, root, "append", point)
+			w := keep.Mutation{Token: "t2", Payload: json.RawMessage(`{"name":"sub/f.txt","text":"ne"}`)}
+			if _, err := tool(t, open(t, files.Config{Root: root}), "write").(connector.Mutator).Mutate(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if a, err := reconcile(t, root, "append", "t1"); err != nil || a.Verdict != want {
+					t.Errorf("reconcile = %q, %v; want %q", a.Verdict, err, want)
+				}
+			}
+			if got := content(t, root); got != "ne" {
+				t.Errorf("the file is %q, and \"ne\" was written", got)
+			}
+		})
+	}
+}
+
 func TestChangesOfManyCallers(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -28,7 +28,7 @@
 //
 // append makes a file that is missing, empty; makes a durable note of token, old size and text for the file;
 // appends; makes a mark for the token durable; and removes the note. Whoever next
-// appends to the file, or asks about it, settles a note that is left over:
+// appends to the file or writes it, or asks about it, settles a note that is left over:
 //
 //	the file has its old size       it didn't happen
 //	the text follows                it happened

@@ -278,8 +278,8 @@ func (c *change) forget(name string, at time.Time) error {
 	return c.root.Remove(path.Join(keepDir, name))
 }
 
-// remembered returns an error if the mark of a change that the host recorded at that time
-// may have been removed: no mark means nothing then.
+// remembered returns an error if the mark of a change that the host recorded at that time, by the
+// clock of the records, may have been removed: no mark means nothing then.
 func (c *change) remembered(made time.Time) error {
 	horizon, found, err := c.load(horizonFile)
 	switch {

@@ -58,3 +58,31 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// Law once: whether the mark of a change may have been removed is told by the time at which it was recorded, as the mark has it.
+// A host whose clock is ahead of that of the records, which says when by its own, must not take what happened for absent.
+func TestMarksByTheClockOfTheRecords(t *testing.T) {
+	for _, name := range []string{"append", "write"} {
+		for clock, off := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+			t.Run(name+"/"+clock, func(t *testing.T) {
+				conn := open(t, files.Config{Root: t.TempDir()})
+				files.KeepMarks(conn, 2, 5, time.Hour)
+				m := tool(t, conn, name).(connector.Mutator)
+				for n := 1; n <= 20; n++ {
+					if _, err := m.Mutate(t.Context(), at(2*n)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for n, want := range map[int]connector.Verdict{2: "", 40: connector.Happened, 41: connector.Absent} {
+					asked := at(n)
+					asked.CreatedAt = asked.CreatedAt.Add(off)
+					ctx := connector.WithRecorded(t.Context(), at(n).CreatedAt)
+					a, err := m.(connector.Reconciler).Reconcile(ctx, asked)
+					if a.Verdict != want || want == "" && class(err) != keep.ClassPrecondition {
+						t.Errorf("change %d: %q, %v; want %q", n, a.Verdict, err, want)
+					}
+				}
+			})
+		}
+	}
+}

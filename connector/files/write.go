@@ -120,6 +120,9 @@ func (w *writer) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 		return connector.Receipt{}, err
 	}
 	if !happened {
+		if err := c.settle(p.Name); err != nil {
+			return connector.Receipt{}, err
+		}
 		if err := c.write(ctx, want, p.content); err != nil {
 			return connector.Receipt{}, err
 		}
@@ -145,7 +148,7 @@ func (w *writer) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answ
 		return connector.Answer{}, err
 	}
 	if !happened {
-		if err := c.remembered(m.CreatedAt); err != nil {
+		if err := c.remembered(connector.Recorded(ctx, m)); err != nil {
 			return connector.Answer{}, err
 		}
 		return connector.Answer{Verdict: connector.Absent, Detail: "the content was not put in place"}, nil
