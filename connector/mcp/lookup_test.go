@@ -100,3 +100,48 @@ func TestLookup(t *testing.T) {
 		})
 	}
 }
+
+// TestLookupOfAllParams has calls of which all params say what they change, since no identity is named: a row that has what is
+// compared may be another call's. Law: witnessed.
+func TestLookupOfAllParams(t *testing.T) {
+	t.Parallel()
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	for name, c := range map[string]struct {
+		match   []string
+		args    map[string]json.RawMessage
+		token   [2]string
+		payload string
+		rows    string
+		want    connector.Verdict
+	}{
+		"all are compared":            {match: []string{"title", "body"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"b"}]`, want: connector.Happened},
+		"one is not":                  {match: []string{"title"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a","body":"c"}]`, want: connector.Retry},
+		"one is not, and none is":     {match: []string{"title"}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"c"}]`, want: connector.Absent},
+		"one is not, and is null":     {match: []string{"title"}, payload: `{"title":"a","body":null}`, rows: `[{"title":"a"}]`, want: connector.Retry},
+		"the call has no others":      {match: []string{"title"}, payload: `{"title":"a"}`, rows: `[{"title":"a","body":"c"}]`, want: connector.Happened},
+		"it is asked by the other":    {match: []string{"title"}, args: map[string]json.RawMessage{"q": raw(`"{body}"`)}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
+		"what is compared is marked":  {match: []string{"body"}, token: [2]string{"body", " [{token}]"}, payload: `{"title":"a","body":"b"}`, rows: `[{"body":"b [tok]"}]`, want: connector.Happened},
+		"what it is asked by is":      {match: []string{"title"}, token: [2]string{"id", ""}, args: map[string]json.RawMessage{"q": raw(`"{token}"`)}, payload: `{"title":"a","body":"b"}`, rows: `[{"title":"a"}]`, want: connector.Happened},
+		"only another param has mark": {match: []string{"title"}, token: [2]string{"note", "{token}"}, payload: `{"title":"a","note":"n"}`, rows: `[{"title":"a"}]`, want: connector.Retry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := mcp.NewServer(mcp.ServerConfig{Name: "desk", URL: serve(t, func(w http.ResponseWriter, r said) bool {
+				if r.Method != "tools/call" {
+					return false
+				}
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"rows":%s}}}`, r.ID, c.rows)
+				return true
+			})})
+			defer s.Close()
+			p := mcp.Pairing{Tool: "add", TokenParam: c.token[0], TokenAppend: c.token[1], Lookup: &mcp.Lookup{Tool: "list", Found: "$.rows", Match: c.match, Args: c.args, Complete: true}}
+			if err := p.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.Tool(p, 0).(connector.Reconciler).Reconcile(t.Context(), keep.Mutation{Token: "tok", Payload: raw(c.payload)})
+			if err != nil || got.Verdict != c.want {
+				t.Errorf("%s, %s: %v; want %s", got.Verdict, got.Detail, err, c.want)
+			}
+		})
+	}
+}

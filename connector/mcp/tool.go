@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,6 +111,26 @@ func (p Pairing) unasked() []string {
 	return slices.DeleteFunc(slices.Clone(p.Identity), func(name string) bool {
 		return slices.Contains(p.Lookup.Match, name) || p.Lookup.asksBy(name)
 	})
+}
+
+// unnamed returns a param of a call by which its lookup neither asks nor compares rows, where all of them are the identity; empty:
+// there is none, or the rows show our mark.
+func (p Pairing) unnamed(payload json.RawMessage) string {
+	l := p.Lookup
+	if len(p.Identity) > 0 || len(l.Match) == 0 || l.asksByToken() || slices.Contains(l.Match, p.TokenParam) {
+		return ""
+	}
+	fields, err := jsonval.Fields(payload)
+	if err != nil {
+		return "what cannot be read"
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		token := name == p.TokenParam && p.TokenAppend == "" // and not a text of the caller that it is appended to
+		if !token && !slices.Contains(l.Match, name) && !l.asksBy(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // asksByToken reports whether the lookup asks for the host's token.
@@ -411,6 +432,9 @@ func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMess
 			repeats = true
 		case l.blind(m.Payload, ours.Payload):
 			return connector.Answer{Verdict: connector.Retry, Detail: l.Tool + " shows a row that may be ours: a secret is hidden in what it is compared by, and another one would look the same"}
+		case t.p.unnamed(m.Payload) != "":
+			return connector.Answer{Verdict: connector.Retry, Detail: fmt.Sprintf("%s shows a row that may be of another call: it is neither asked by nor compared with %s, and all params are identity; "+
+				"name in identity those that say which call it is", l.Tool, t.p.unnamed(m.Payload))}
 		default:
 			return connector.Answer{Verdict: connector.Happened, Receipt: t.receipt(rowResult(row)), Detail: l.Tool + " shows it"}
 		}

@@ -658,6 +658,8 @@ var edgesBreaks = []Break{
 		`c.remembered(connector.Recorded(ctx, m))`, `c.remembered(m.CreatedAt)`, "./connector/files -run TestMarksByTheClockOfTheRecords"},
 	{"write-over-a-killed-append", "doubt-is-not-failure", "connector/files/write.go",
 		`if err := c.settle(p.Name); err != nil {`, `if err := error(nil); err != nil {`, "./connector/files -run TestWriteAfterAKilledAppend"},
+	{"row-of-a-call-with-other-params-is-ours", "witnessed", "connector/mcp/tool.go",
+		`case t.p.unnamed(m.Payload) != "":`, `case false:`, "./connector/mcp -run TestLookupOfAllParams"},
 	{"another-schema-is-the-same-place", "bound-to-its-world", "connector/sqldb/sqldb.go",
 		`if slices.Contains(placeNames, name) {`, `if false {`, "./connector/sqldb -run TestPinNamesThePlace"},
 	{"equal-rows-have-no-order", "nothing-lost", "connector/sqldb/table.go",
