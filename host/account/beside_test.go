@@ -193,6 +193,31 @@ func TestRevokeOfWhatAnotherConnected(t *testing.T) {
 	}
 }
 
+// What somebody connects under the name of an account that is being moved stays, and is in no file: nobody asked for that to be moved.
+func TestMoveOfWhatAnotherConnected(t *testing.T) {
+	w := newWorld(t)
+	w.connect(w.host("h"), time.Hour)
+	later := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "other", Clock: func() time.Time { return time.Now().Add(time.Minute) }})
+	connected := false
+	var file paper
+	to := file.sink()
+	to.Wrap = func(plain []byte) ([]byte, error) {
+		if !connected {
+			connected = true
+			if _, err := later.Connect(t.Context(), keep.Account{Name: "mail", Pack: "gmail", Style: "oauth2", ConnectedBy: "bob"}, seal.Content{Access: "of-bob"}); err != nil {
+				t.Error(err)
+			}
+		}
+		return plain, nil
+	}
+	if err := w.host("person").Export(t.Context(), "mail", true, to); !errors.Is(err, keep.ErrStale) || !strings.Contains(err.Error(), "bob connected the account mail") {
+		t.Errorf("it says: %v", err)
+	}
+	if a := w.account(); a.Status != keep.AccountOK || a.Sealed == nil || a.ConnectedBy != "bob" || file.text != nil {
+		t.Errorf("the account of bob is %s, and the file has %q", a.Status, file.text)
+	}
+}
+
 // A slow reader is a store after whose reading something happens, once.
 type slowReader struct {
 	kept

@@ -42,13 +42,19 @@ type Sink struct {
 // Export gives an account with what it holds to a sink. With move it is used here until it is
 // recorded that it moves, then stored, and then forgotten here; without, an account whose
 // tokens are renewed is refused with ErrWouldShare. A move that was interrupted is completed
-// by another one.
+// by another one. What a person connects under that name meanwhile stays, and the error is keep.ErrStale.
 func (m *Manager) Export(ctx context.Context, name string, move bool, to Sink) error {
+	var of *time.Time // when the account was connected that was asked for
 	for {
 		a, err := m.row(ctx, keep.AccountConnected, name)
+		if of == nil {
+			of = &a.ConnectedAt
+		}
 		switch {
 		case err != nil:
 			return err
+		case !a.ConnectedAt.Equal(*of):
+			return fmt.Errorf("%s connected the account %s since, and nothing of it was written: %w", a.ConnectedBy, name, keep.ErrStale)
 		case a.Status != keep.AccountOK && !law.Moved(a):
 			return fmt.Errorf("the account %s is %s and cannot be exported", name, a.Status)
 		case (a.Renews || law.Moved(a)) && !move:

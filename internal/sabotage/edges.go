@@ -462,6 +462,8 @@ var edgesBreaks = []Break{
 		`if err == nil && attempt != 0 && ev.Attempt() != attempt {`, `if false {`, "./web -run TestSkipIsUndoneOfTheAttemptThatWasShown"},
 	{"variable-is-two-secrets", "no-ambient-power", "cmd/keep/internal/config/secret.go",
 		`other != name {`, `other == "" {`, "./cmd/keep/internal/config -run TestVariableOfTwoSecrets"},
+	{"account-of-another-is-moved", "nothing-lost", "host/account/export.go",
+		`case !a.ConnectedAt.Equal(*of):`, `case false:`, "./host/account -run TestMoveOfWhatAnotherConnected"},
 	{"account-of-another-is-revoked-by-name", "nothing-lost", "host/account/renew.go",
 		`return m.revoke(ctx, name, &at)`, `return m.revoke(ctx, name, nil)`, "./host/account -run TestRevokeOfWhatAnotherConnected"},
 	{"page-revokes-whichever-account-is-there", "nothing-lost", "web/accounts.go",
