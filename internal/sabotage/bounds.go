@@ -423,6 +423,8 @@ var boundsBreaks = []Break{
 		`return until.After(now) && !until.After(now.Add(MaxShut))`, `return until.After(now)`, "./law/limit -run TestAfterTheClockWasSetBack"},
 	{"late-probe-takes-the-next-ones-place", "bounded", "law/limit/limit.go",
 		`o.Probe = o.Probe && !s.Shut.probedByOther(o)`, `_ = s.Shut.probedByOther(o)`, "./law/limit -run TestLateProbe"},
+	{"probe-that-was-not-sent-shuts-what-is-open", "bounded", "law/limit/limit.go",
+		`case o.Unsent && (!o.Probe || s.Shut == nil):`, `case o.Unsent && (!o.Probe || s.Shut == nil && s.Failures > 0):`, "./law/limit -run TestLateProbe"},
 	{"lost-host-shuts-others-out", "bounded", "law/limit/limit.go",
 		`|| s.Host != "" && c.Host == s.Host)`, `|| false)`, "./law/limit -run TestAnotherHostProbes"},
 	{"failed-probe-wakes-nobody", "bounded", "engine/gate.go",

@@ -281,10 +281,10 @@ type Outcome struct {
 func Report(s State, o Outcome, b policy.Backoff, after int, jitter float64, now time.Time) State {
 	o.Probe = o.Probe && !s.Shut.probedByOther(o)
 	switch {
-	case o.Unsent && !o.Probe:
+	case o.Unsent && (!o.Probe || s.Shut == nil): // another one opened it
 		return s
 	case o.Unsent:
-		shut := *s.orShut(now)
+		shut := *s.Shut
 		shut.Probe = nil
 		s.Shut = &shut
 		return s

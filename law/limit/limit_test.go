@@ -247,6 +247,12 @@ func TestLateProbe(t *testing.T) {
 			}
 		}
 	}
+	// One that says that it was not sent does not shut what another one opened.
+	second := take(first, "b", "u", now)
+	opened := limit.Report(second, limit.Outcome{Host: "b", Who: "u", Probe: true}, backoff, 3, 0, now)
+	if s := limit.Report(opened, limit.Outcome{Host: "a", Who: "v", Probe: true, Unsent: true}, backoff, 3, 0, now); s.Shut != nil {
+		t.Errorf("a late probe that was not sent: %+v, want it open", s.Shut)
+	}
 	for _, host := range []string{"a", ""} { // where there is one host only, outcomes do not name it
 		if s := limit.Report(first, limit.Outcome{Host: host, Who: "v", Probe: true}, backoff, 3, 0, now); s.Shut != nil {
 			t.Errorf("a late probe of host %q beside none: %+v, want it open", host, s.Shut)
