@@ -662,6 +662,8 @@ var edgesBreaks = []Break{
 		`if err := c.settle(p.Name); err != nil {`, `if err := error(nil); err != nil {`, "./connector/files -run TestWriteAfterAKilledAppend"},
 	{"row-of-a-call-with-other-params-is-ours", "witnessed", "connector/mcp/tool.go",
 		`case t.p.unnamed(m.Payload) != "":`, `case false:`, "./connector/mcp -run TestLookupOfAllParams"},
+	{"question-that-nobody-heard-is-not-tried", "witnessed", "testkit/connectortest/troubles.go",
+		`list = append(list, unheard(p)...)`, `_ = unheard(p)`, "./testkit/connectortest -run TestSuiteCatchesALookupThatHeardNothing"},
 	{"another-schema-is-the-same-place", "bound-to-its-world", "connector/sqldb/sqldb.go",
 		`if slices.Contains(placeNames, name) {`, `if false {`, "./connector/sqldb -run TestPinNamesThePlace"},
 	{"equal-rows-have-no-order", "nothing-lost", "connector/sqldb/table.go",

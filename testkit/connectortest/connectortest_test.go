@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -427,6 +429,112 @@ func TestUnread(t *testing.T) {
 			Troubles:   connectortest.HTTPTroubles(p, o), Settle: o.Settle,
 		}
 	})
+}
+
+// A deaf tool is asked over HTTP, and takes for an absence, when it lies, what is no answer of the service.
+type deaf struct {
+	base, lie string
+	client    *http.Client
+}
+
+func (d *deaf) Spec() connector.Spec {
+	return connector.Spec{
+		Name: "do", Effect: connector.Mutate, Level: keep.LevelWitness, Marked: true, Identity: []string{"id"},
+		Params: json.RawMessage(`{"type":"object","required":["id"],"properties":{"id":{"type":"string"}}}`),
+	}
+}
+
+func (d *deaf) Target(params json.RawMessage) string { return "t" + string(params) }
+
+// send returns the status and the body of an answer; zero: there was none, and the error says why.
+func (d *deaf) send(ctx context.Context, method, path, token string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, d.base+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	req.Header.Set("Idempotency-Key", token)
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, text, err
+}
+
+func (d *deaf) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
+	if ctx.Err() != nil {
+		return connector.Receipt{}, keep.Failf(keep.ClassTransient, "timeout", "too late")
+	}
+	status, body, err := d.send(ctx, http.MethodPost, "/marked", m.Token, m.Payload)
+	class := map[int]keep.Class{401: keep.ClassPermission, 422: keep.ClassLogic, 429: keep.ClassTransient}[status]
+	var dial *net.OpError
+	switch {
+	case status == http.StatusCreated && err == nil && json.Valid(body):
+		return connector.Receipt{}, nil
+	case errors.As(err, &dial) && dial.Op == "dial":
+		class = keep.ClassTransient
+	case class == "":
+		class = keep.ClassUnknown
+	}
+	return connector.Receipt{}, keep.Failf(class, "no", "%d %v", status, err)
+}
+
+func (d *deaf) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	status, body, err := d.send(ctx, http.MethodGet, "/effects?ref="+m.Token, "", nil)
+	var found struct{ Data []json.RawMessage }
+	why := ""
+	switch {
+	case err != nil && status == 0:
+		why = "no answer"
+	case err != nil:
+		why = "half an answer"
+	case status != http.StatusOK || json.Unmarshal(body, &found) != nil:
+		why = "a page"
+	}
+	switch {
+	case why != "" && (d.lie != why || ctx.Err() != nil):
+		return connector.Answer{Verdict: connector.Retry, Detail: why}, nil
+	case len(found.Data) > 0:
+		return connector.Answer{Verdict: connector.Happened}, nil
+	}
+	return connector.Answer{Verdict: connector.Absent}, nil
+}
+
+// TestDeaf runs the suite on it; alone it checks that an honest one passes.
+func TestDeaf(t *testing.T) {
+	connectortest.Run(t, func(tb testing.TB) *connectortest.Bench {
+		o := openOracle(tb)
+		p, err := connectortest.NewProxy(o.Addr())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(p.Close)
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		tool := &deaf{base: "http://" + p.Addr(), lie: os.Getenv("KEEP_LIE"), client: client}
+		return &connectortest.Bench{
+			Connection: &connector.Connection{Name: "shop", Connector: "go", Tools: []connector.Tool{tool}},
+			Tool:       "do",
+			Params:     func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"id":"P%d"}`, n)) },
+			Effects:    func(n int) int { return o.EffectsOn(fmt.Sprintf("P%d", n)) },
+			Troubles:   connectortest.HTTPTroubles(p, o), Settle: o.Settle,
+		}
+	})
+}
+
+// A lookup that takes for an absence what no service said is found by the troubles of HTTP.
+func TestSuiteCatchesALookupThatHeardNothing(t *testing.T) {
+	for _, lie := range []string{"no answer", "half an answer", "a page"} {
+		t.Run(lie, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDeaf$")
+			cmd.Env = append(os.Environ(), "KEEP_LIE="+lie)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), `Reconcile says "absent" (), but the service has 1 effects`) {
+				t.Errorf("the suite says %v:\n%s", err, out)
+			}
+		})
+	}
 }
 
 // A client that sends again when a connection that was used before ends is found, though it reads no answers.

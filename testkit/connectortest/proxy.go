@@ -37,6 +37,7 @@ type Proxy struct {
 	listener net.Listener
 	next     []Cut
 	always   Cut
+	page     string // that a gateway answers to connections that Next says nothing about; empty: they reach the service
 	open     map[net.Conn]bool
 	accepted int
 	silent   int           // connections whose Cut has Stall, until both sides are closed
@@ -176,16 +177,20 @@ func (p *Proxy) accept(ln net.Listener) {
 			return
 		}
 		p.mu.Lock()
-		cut := p.always
+		cut, page := p.always, p.page
 		if len(p.next) > 0 {
-			cut, p.next = p.next[0], p.next[1:]
+			cut, p.next, page = p.next[0], p.next[1:], ""
 		}
 		p.accepted++
-		if cut.Stall {
+		if cut.Stall && page == "" {
 			p.silent++
 		}
 		p.mu.Unlock()
 		p.wait.Go(func() {
+			if page != "" {
+				p.answer(client, page)
+				return
+			}
 			p.serve(client, cut)
 			if cut.Stall {
 				p.settled()
@@ -207,6 +212,29 @@ func (p *Proxy) forget(c net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, c)
+}
+
+// front answers with a page, as a gateway does whose service is away; empty: no more.
+func (p *Proxy) front(page string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.page = page
+}
+
+// answer answers a request with a page.
+func (p *Proxy) answer(client net.Conn, page string) {
+	defer p.forget(client)
+	if !p.track(client) {
+		return
+	}
+	if _, err := client.Read(make([]byte, 1)); err != nil {
+		return
+	}
+	io.WriteString(client, page)
+	if tcp, ok := client.(*net.TCPConn); ok {
+		tcp.CloseWrite()
+	}
+	io.Copy(io.Discard, client) // until the client leaves: what is closed with something unread is reset
 }
 
 // serve forwards both directions until one of them ends or is cut.

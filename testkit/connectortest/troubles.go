@@ -33,6 +33,7 @@ func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
 			Arm: func() { p.Next(Cut{Request: All, Response: n}) },
 		})
 	}
+	list = append(list, unheard(p)...)
 	for _, f := range []struct {
 		name  string
 		fault Fault
@@ -57,6 +58,23 @@ func HTTPTroubles(p *Proxy, o Scripted) []Trouble {
 		}})
 	}
 	return list
+}
+
+// gatewayPage is what a gateway answers whose service is away.
+const gatewayPage = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/html\r\nContent-Length: 31\r\nConnection: close\r\n\r\n<html>503 Service Unavailable!\n"
+
+// unheard are an effect without an answer after which the service is not heard, either, when it is asked: that is no absence.
+func unheard(p *Proxy) []Trouble {
+	after := func(name string, then func(), end func()) Trouble {
+		return Trouble{Name: "an effect without an answer and " + name, Want: keep.ClassUnknown, End: end, Arm: func() {
+			p.Next(Cut{Request: All, Response: 0, Then: then})
+		}}
+	}
+	return []Trouble{
+		after("a refused connection", p.Down, func() { p.Up() }),
+		after("half an answer to the question", func() { p.Always(Cut{Request: All, Response: 130}) }, func() { p.Always(Pass) }),
+		after("a page of a gateway", func() { p.front(gatewayPage) }, func() { p.front("") }),
+	}
 }
 
 // warm leaves a connection that was used to [http.DefaultClient]: a tool that sends with it, and reads no answers, has none, and
