@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -303,11 +304,11 @@ func (m *mutator) lookThrough(ctx context.Context, target string, mut question) 
 // A reading is what one reading of a list in pages showed.
 type reading struct {
 	answer  connector.Answer
-	seen    string        // of the last page
-	behind  time.Duration // the clock of the service
-	isWhole bool          // it was read to its end, and shows no effect
-	pages   int           // that have entries
-	entries map[string]bool
+	seen    string                     // of the last page
+	behind  time.Duration              // the clock of the service
+	isWhole bool                       // it was read to its end, and shows no effect
+	pages   int                        // that have entries
+	entries map[[sha256.Size]byte]bool // by a hash of what tells each from others
 }
 
 // add notes the entries of a page.
@@ -321,7 +322,7 @@ func (r *reading) add(p page) {
 		if len(id) == 0 || string(id) == "null" {
 			id = record
 		}
-		r.entries[string(id)] = true
+		r.entries[sha256.Sum256(id)] = true
 	}
 }
 
@@ -338,7 +339,7 @@ func (r *reading) lacks(other reading) bool {
 // readThrough reads a list in pages. Whatever goes wrong on the way leaves the question open, since the effect may be on a page that
 // was not read.
 func (m *mutator) readThrough(ctx context.Context, target string, mut question) (reading, error) {
-	found, failed, list, r := connector.Answer{}, "", search{}, reading{entries: map[string]bool{}}
+	found, failed, list, r := connector.Answer{}, "", search{}, reading{entries: make(map[[sha256.Size]byte]bool)}
 	var a answer
 	fetch := func(at string, more url.Values) (_ answer, _ json.RawMessage, f *keep.Failure) {
 		var err error
