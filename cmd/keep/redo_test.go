@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,5 +45,14 @@ func TestRedoThatEndsInTheMiddle(t *testing.T) {
 	var sum redoSummary
 	if err := json.Unmarshal(out.Bytes(), &sum); err != nil || sum.Redone != redoBatch || len(sum.Events) != redoBatch {
 		t.Errorf("the summary has %d redone and %d events, %v, want %d of each", sum.Redone, len(sum.Events), err, redoBatch)
+	}
+}
+
+// What a person names twice is meant once: with a host that does an input again at once, it would be done twice. Law: once.
+func TestNamedTwiceIsMeantOnce(t *testing.T) {
+	a, b := keep.InputID(keep.NounInput.Prefix()+strings.Repeat("a", madeLength)), keep.InputID(keep.NounInput.Prefix()+strings.Repeat("b", madeLength))
+	ids, err := fixedIDs[keep.InputID](t.Context(), nil, keep.NounInput, []string{string(a), string(b), string(a)}) // whole ones are not looked up
+	if want := []keep.InputID{a, b}; err != nil || !slices.Equal(ids, want) {
+		t.Errorf("they are %v, %v, want %v", ids, err, want)
 	}
 }

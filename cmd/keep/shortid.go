@@ -92,13 +92,16 @@ func fixedID[ID ~string](ctx context.Context, c *api.Client, n keep.Noun, given 
 	return fullID[ID](ctx, c, n, given)
 }
 
-// fixedIDs is fixedID for each of several.
+// fixedIDs is fixedID for each of several. What is named twice is meant once, also by its id and a part of that.
 func fixedIDs[ID ~string](ctx context.Context, c *api.Client, n keep.Noun, given []string) ([]ID, error) {
-	ids := make([]ID, len(given))
-	for i, name := range given {
-		var err error
-		if ids[i], err = fixedID[ID](ctx, c, n, name); err != nil {
+	ids, seen := make([]ID, 0, len(given)), make(map[ID]bool, len(given))
+	for _, name := range given {
+		id, err := fixedID[ID](ctx, c, n, name)
+		if err != nil {
 			return nil, err
+		}
+		if !seen[id] {
+			seen[id], ids = true, append(ids, id)
 		}
 	}
 	return ids, nil

@@ -493,6 +493,8 @@ var edgesBreaks = []Break{
 		`if Redone(events) <= redone {`, `if Redone(events) <= redone+1 {`, "./web -run TestInputIsSkippedAsItWasShown"},
 	{"stop-takes-the-note-of-a-pause-away", "nothing-lost", "operator/budget.go",
 		`err := o.PauseRunning(ctx, name, note)`, `err := o.Pause(ctx, name, note)`, "./operator -run TestStopKeepsTheNoteOfAPause"},
+	{"input-that-is-named-twice-is-done-twice", "once", "cmd/keep/shortid.go",
+		`if !seen[id] {`, `if !seen[id] || true {`, "./cmd/keep -run TestNamedTwiceIsMeantOnce"},
 	{"user-question-behind-many-is-none", "explained", "view/asked.go",
 		`if p.After = next; err != nil || next == "" {
 			return asked, err`, `if p.After = next; true {
