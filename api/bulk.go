@@ -19,7 +19,8 @@ import (
 // To skip all inputs that match, however many, goes in parts. Each part is one
 // request, some commits, and leads to the next by a cursor, which holds all there is
 // to know: there is no job in the background, and nothing to clean up. The cursor
-// begins below the newest input of the plan, so what comes in later is left alone.
+// begins below the newest input of the plan, so what comes in later is left alone. So is an
+// older one that somebody had done again since the plan was made.
 //
 // If the process dies in a part, each of its commits is there whole or not at all.
 // The same cursor then continues: what is skipped is not pending any more, so it is
@@ -36,6 +37,7 @@ type SkipPlan struct {
 	Workflow keep.WorkflowName `json:"w,omitempty"` // empty: all
 	Text     string            `json:"q,omitempty"` // words of titles; empty: any
 	Total    int               `json:"n"`           // pending inputs that matched when it was made
+	Made     time.Time         `json:"t,omitzero"`  // when that was; zero: by a version of before
 	First    keep.InputID      `json:"f,omitempty"` // the newest, until it is skipped
 	After    string            `json:"a,omitempty"` // cursor of the list, to those before it
 
@@ -78,7 +80,7 @@ func ParseSkipPlan(cursor string) (p SkipPlan, err error) {
 // PlanSkip says what a skip of all pending inputs that match would do. It changes
 // nothing. The number is exact.
 func PlanSkip(ctx context.Context, s store.Inputs, w keep.WorkflowName, text string) (SkipPlan, error) {
-	p := SkipPlan{Workflow: w, Text: text}
+	p := SkipPlan{Workflow: w, Text: text, Made: time.Now().UTC().Truncate(time.Millisecond)} // as the times of stores
 	if err := p.find(ctx, s); err != nil || p.Over() {
 		return p, err
 	}
@@ -120,9 +122,10 @@ func countPending(ctx context.Context, s store.Inputs, f keep.InputFilter) (n in
 	}
 }
 
-// InputSkipper skips inputs of a workflow together; *operator.Operator does.
+// InputSkipper skips inputs of a workflow together, without those of which something was done again at that time or later;
+// *operator.Operator does.
 type InputSkipper interface {
-	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error)
+	SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (operator.InputsSkipped, error)
 }
 
 // SkipPart does the next part of a plan and returns what is left of it. After an error
@@ -167,7 +170,7 @@ func skipSome(ctx context.Context, to InputSkipper, p *SkipPlan, ins []keep.Inpu
 	}
 	slices.Sort(names)
 	for _, w := range names {
-		done, err := to.SkipInputs(ctx, w, of[w])
+		done, err := to.SkipInputsAsOf(ctx, w, of[w], p.Made)
 		p.Done = p.Done.Plus(done)
 		if err != nil {
 			return err

@@ -223,14 +223,52 @@ func TestSkipAllIsWhatWasCounted(t *testing.T) {
 	}
 }
 
+// An input that somebody had done again since the plan is left alone, whichever it is: it was done when the plan was made. One that was
+// done again before is pending, and counted.
+func TestSkipAllLeavesWhatWasDoneAgain(t *testing.T) {
+	s := manyInputs(t, 5)
+	change := func(at time.Time, changes ...keep.Change) {
+		t.Helper()
+		if err := s.Commit(t.Context(), keep.Commit{Workflow: "a", At: at, Changes: changes}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := func(id keep.MessageID, at time.Time) {
+		t.Helper()
+		change(at, keep.RedoEvents{Topic: "t", IDs: []keep.MessageID{id}, Attempt: 1, Chain: keep.RunID("run_" + id), By: "ann", From: "cli"})
+	}
+	for _, id := range []keep.MessageID{"in_00000", "in_00002"} { // one of which caused another event, which is pending
+		run := keep.RunID("run_" + id)
+		change(noon, keep.PutRun{Run: keep.Run{ID: run, Chain: run, Workflow: "a", Handler: "h", Kind: keep.Consumer, Lane: keep.KeyLane("h", string(id)), Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true}},
+			keep.Reserve{Chain: run, Reservation: keep.Reservation{Topic: "t", IDs: []keep.MessageID{id}}}, keep.Finish{Chain: run, Status: keep.EventConsumed})
+	}
+	again("in_00000", noon.Add(time.Minute))
+	plan, err := api.PlanSkip(t.Context(), s, "", "invoice")
+	if err != nil || plan.Total != 4 {
+		t.Fatalf("PlanSkip = %+v, %v, want those that are pending", plan, err)
+	}
+	again("in_00002", time.Now())
+	if plan, err = api.ParseSkipPlan(plan.Cursor()); err != nil { // all that the client knows
+		t.Fatal(err)
+	}
+	if plan, err = api.SkipPart(t.Context(), s, skipper(t, s), plan, time.Now().Add(time.Hour)); err != nil || plan.Done.Inputs != 4 || !plan.Over() {
+		t.Errorf("SkipPart = %+v, %v, want the four that were counted", plan, err)
+	}
+	for id, want := range map[keep.InputID]keep.InputStatus{"in_00000": keep.InputSkipped, "in_00002": keep.InputPending} {
+		if in, err := s.Input(t.Context(), id); err != nil || in.Status != want {
+			t.Errorf("%s is %s, %v, want %s", id, in.Status, err, want)
+		}
+	}
+}
+
 // stopping skips the inputs of one workflow, and finds those of the next one changed at each try.
 type stopping struct{ api.Actor }
 
-func (s stopping) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error) {
+func (s stopping) SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (operator.InputsSkipped, error) {
 	if w == "a" {
 		return operator.InputsSkipped{}, fmt.Errorf("inputs of a: %w", keep.ErrStale)
 	}
-	return s.Actor.SkipInputs(ctx, w, ids)
+	return s.Actor.SkipInputsAsOf(ctx, w, ids, at)
 }
 
 // A part that fails after some inputs were skipped is not said to have done nothing.

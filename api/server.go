@@ -49,7 +49,7 @@ type Actor interface {
 // A Skipper leaves inputs and events undone, and undoes that.
 type Skipper interface {
 	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error)
-	SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (operator.InputsSkipped, error)
+	SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (operator.InputsSkipped, error)
 	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.SkipResult, error)
 	UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.UnskipResult, error)
 	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.UnskipResult, error)

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep"
 )
@@ -28,33 +29,47 @@ func (s InputsSkipped) Plus(t InputsSkipped) InputsSkipped {
 // parts. So after an error some of them may be skipped and others not, but none half;
 // the result is what was done. To skip an input twice changes nothing.
 func (o *Operator) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
+	return o.SkipInputsAsOf(ctx, w, ids, time.Time{})
+}
+
+// SkipInputsAsOf is SkipInputs without those of which something was done again at that time or later: who leaves what was there then does
+// not leave what somebody had done again since. Zero: all of them.
+func (o *Operator) SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (InputsSkipped, error) {
 	if len(ids) > MaxSkip {
-		first, err := o.SkipInputs(ctx, w, ids[:MaxSkip])
-		return o.andThen(ctx, w, first, err, ids[MaxSkip:])
+		first, err := o.SkipInputsAsOf(ctx, w, ids[:MaxSkip], at)
+		return o.andThen(ctx, w, first, err, ids[MaxSkip:], at)
 	}
 	for n := 1; ; n++ {
-		res, err := o.skipTogether(ctx, w, ids)
+		res, err := o.skipTogether(ctx, w, ids, at)
 		switch {
 		case !changed(err) || ctx.Err() != nil || n == maxTries:
 			return res, err
 		case len(ids) > 1:
-			first, err := o.SkipInputs(ctx, w, ids[:len(ids)/2])
-			return o.andThen(ctx, w, first, err, ids[len(ids)/2:])
+			first, err := o.SkipInputsAsOf(ctx, w, ids[:len(ids)/2], at)
+			return o.andThen(ctx, w, first, err, ids[len(ids)/2:], at)
 		}
 	}
 }
 
 // andThen skips the rest, unless the first part failed.
-func (o *Operator) andThen(ctx context.Context, w keep.WorkflowName, first InputsSkipped, err error, rest []keep.InputID) (InputsSkipped, error) {
+func (o *Operator) andThen(ctx context.Context, w keep.WorkflowName, first InputsSkipped, err error, rest []keep.InputID, at time.Time) (InputsSkipped, error) {
 	if err != nil {
 		return first, err
 	}
-	second, err := o.SkipInputs(ctx, w, rest)
+	second, err := o.SkipInputsAsOf(ctx, w, rest, at)
 	return first.Plus(second), err
 }
 
+// redoneSince reports whether one of the events was done again at that time or later.
+func redoneSince(events []keep.Event, at time.Time) bool {
+	return !at.IsZero() && slices.ContainsFunc(events, func(ev keep.Event) bool {
+		n := len(ev.Redone)
+		return n > 0 && !ev.Redone[n-1].At.Before(at)
+	})
+}
+
 // skipTogether skips inputs in one commit.
-func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
+func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (InputsSkipped, error) {
 	var all []keep.Event
 	var marks []keep.Change
 	seen := make(map[int64]bool) // an event may have several causes
@@ -70,6 +85,9 @@ func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []
 		events, err := o.causedBy(ctx, w, id)
 		if err != nil {
 			return InputsSkipped{}, err
+		}
+		if redoneSince(events, at) {
+			continue
 		}
 		of[id] = events
 		for _, ev := range events {

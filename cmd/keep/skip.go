@@ -24,8 +24,8 @@ other events are released. A run past its call completes.
 
 With --all it is about every pending input, or those of a --workflow and those whose
 titles --match, however many. Without --yes it only says how many there are. What
-comes in meanwhile is left alone. It may be stopped at any moment: what is skipped
-stays so, and to start it again does the rest.`,
+comes in meanwhile, or is done again, is left alone. It may be stopped at any moment:
+what is skipped stays so, and to start it again does the rest.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := all.check(args); err != nil {
