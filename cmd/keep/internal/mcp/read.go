@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -142,7 +143,12 @@ func (s *server) one(ctx context.Context, c *api.Client, in showParams) (any, er
 	case "workflows":
 		return c.Workflow(ctx, keep.WorkflowName(in.ID))
 	case "runs":
-		return c.Run(ctx, keep.RunID(in.ID))
+		r, err := c.Run(ctx, keep.RunID(in.ID))
+		if r.Trace != nil { // the process that serves the agent may have more rights than it
+			shown := r.Trace.ShownTo(s.Role)
+			r.Trace = &shown
+		}
+		return r, err
 	case "events":
 		return c.Event(ctx, w, keep.TopicName(in.Topic), keep.MessageID(in.ID))
 	case "inputs":
@@ -219,13 +225,22 @@ type pauseParams struct {
 	Note string `json:"note,omitempty" jsonschema:"why, in a sentence for the person who resumes it"`
 }
 
+// pause pauses a workflow that is not paused. The note of whoever paused it before says to people why it waits, and which command resumes
+// it: an agent does not put its own in the place of that.
 func (s *server) pause(ctx context.Context, in pauseParams) (answer, error) {
-	var out api.Workflow
+	w, out, said := keep.WorkflowName(in.Workflow), api.Workflow{}, "It is paused. A person resumes it."
 	err := s.call(ctx, func(c *api.Client) (err error) {
-		out, err = c.Pause(ctx, keep.WorkflowName(in.Workflow), noted(in.Note))
-		return err
+		if out, err = c.PauseRunning(ctx, w, noted(in.Note)); !errors.Is(err, keep.ErrStale) {
+			return err
+		}
+		now, readErr := c.Workflow(ctx, w)
+		if readErr != nil || !now.Paused { // resumed meanwhile
+			return errors.Join(err, readErr)
+		}
+		out, said = now, "It was paused before, and the note of then stays. A person resumes it."
+		return nil
 	})
-	return answer{said: "It is paused. A person resumes it.", data: out}, err
+	return answer{said: said, data: out}, err
 }
 
 // call calls f with a client whose requests go through the gate.
