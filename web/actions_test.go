@@ -326,9 +326,10 @@ func TestIntent(t *testing.T) {
 func TestKeys(t *testing.T) {
 	w := newWorld(t)
 	now := keepNow()
+	path := "/orders/" + strings.Repeat("of/", 150) + "alice" // nobody gives a key free for the beginning of a path
 	var refs []string
 	for i, state := range []key.State{key.Unknown, key.Unknown, key.Done} {
-		r := key.Record{ID: key.NewID("h", "caller", string(state)+string(rune('a'+i))), Version: key.Version, Key: "order-<" + string(rune('a'+i)) + ">", Method: "POST", Path: "/orders",
+		r := key.Record{ID: key.NewID("h", "caller", string(state)+string(rune('a'+i))), Version: key.Version, Key: "order-<" + string(rune('a'+i)) + ">", Method: "POST", Path: path,
 			State: state, Fence: 1, CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(48 * time.Hour)}
 		if state == key.Unknown {
 			r.DoubtAt = now
@@ -348,11 +349,12 @@ func TestKeys(t *testing.T) {
 	free := func(ref, action string) {
 		t.Helper()
 		page := c.get(ref)
+		page.want(t, 200, path)
 		if b := regexp.MustCompile(`<button[^>]*value="` + action + `"[^>]*>`).FindString(page.body); b == "" || strings.Contains(b, "primary") || strings.Contains(b, "data-act") {
 			t.Errorf("%s: what lets a request be executed again is the default, or one key away: %s", ref, b)
 		}
 		second := c.post(ref, "action", action)
-		second.want(t, 200, "execute the request again?", "POST /orders", "order-&lt;", `button primary" href="`+ref+`">Back, change nothing`)
+		second.want(t, 200, "execute the request again?", "POST "+path, "order-&lt;", `button primary" href="`+ref+`">Back, change nothing`)
 		if c.get(ref).body != page.body {
 			t.Errorf("%s: one press changed the key", ref)
 		}

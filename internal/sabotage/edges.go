@@ -499,6 +499,8 @@ var edgesBreaks = []Break{
 		`out, err = c.PauseRunning(ctx, w, noted(in.Note))`, `out, err = c.Pause(ctx, w, noted(in.Note))`, "./cmd/keep/internal/mcp -run TestAgentKeepsTheNoteOfAPause"},
 	{"agent-sees-a-checkpoint", "permitted", "cmd/keep/internal/mcp/read.go",
 		`shown := r.Trace.ShownTo(s.Role)`, `shown := *r.Trace`, "./cmd/keep/internal/mcp -run TestAgentSeesNoCheckpoint"},
+	{"key-is-given-free-for-the-beginning-of-a-path", "explained", "web/template/page/confirm_key.html",
+		`{{$d.Method}} {{$d.Path}}`, `{{$d.Method}} {{cut 300 $d.Path}}`, "./web -run TestKeys$"},
 	{"skip-all-takes-what-was-done-again", "nothing-lost", "operator/skip_inputs.go",
 		`if redoneSince(events, at) {`, `if false && redoneSince(events, at) {`, "./api -run TestSkipAllLeavesWhatWasDoneAgain"},
 	{"user-question-behind-many-is-none", "explained", "view/asked.go",
