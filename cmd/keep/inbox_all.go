@@ -175,7 +175,7 @@ func (a *app) doAll(ctx context.Context, c *api.Client, list []answeredAll, d ap
 			continue
 		}
 		if err != nil {
-			return refused, fmt.Errorf("question %s, and those after it were not answered: %w", list[i].ID, err)
+			return refused, fmt.Errorf("whether question %s was answered is not known, and those after it were not: %w", list[i].ID, err)
 		}
 		list[i].Done = true
 	}

@@ -501,6 +501,8 @@ var edgesBreaks = []Break{
 		`shown := r.Trace.ShownTo(s.Role)`, `shown := *r.Trace`, "./cmd/keep/internal/mcp -run TestAgentSeesNoCheckpoint"},
 	{"key-is-given-free-for-the-beginning-of-a-path", "explained", "web/template/page/confirm_key.html",
 		`{{$d.Method}} {{$d.Path}}`, `{{$d.Method}} {{cut 300 $d.Path}}`, "./web -run TestKeys$"},
+	{"answer-without-an-answer-is-called-none", "doubt-is-not-failure", "cmd/keep/inbox_all.go",
+		`"whether question %s was answered is not known, and those after it were not: %w"`, `"question %s, and those after it were not answered: %w"`, "./cmd/keep -run TestAnswerAllWithoutAnAnswer"},
 	{"skip-all-takes-what-was-done-again", "nothing-lost", "operator/skip_inputs.go",
 		`if redoneSince(events, at) {`, `if false && redoneSince(events, at) {`, "./api -run TestSkipAllLeavesWhatWasDoneAgain"},
 	{"user-question-behind-many-is-none", "explained", "view/asked.go",
