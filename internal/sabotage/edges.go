@@ -612,6 +612,8 @@ var edgesBreaks = []Break{
 	}`, `_ = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)`, "./host/presence -run TestEnded"},
 	{"a-copy-proves-that-one-is-dead", "one-at-a-time", "host/presence/presence_linux.go",
 		`string(says[:max(n, 0)]) == want`, `n >= 0 && want != ""`, "./host/presence -run TestCopyProvesNothing"},
+	{"host-leaves-in-another-order-than-commits", "bounded", "store/postgres/lease.go",
+		`ORDER BY workflow FOR UPDATE)`, `ORDER BY workflow DESC FOR UPDATE)`, "./store/postgres -run TestDeregisterBesideACommit"},
 	{"removed-handler-is-late", "explained", "view/overview.go",
 		`for _, h := range d.Definition.Handlers {
 		v.Handlers = append(v.Handlers, Handler{h, known[h.Name]})`, `for _, h := range states {

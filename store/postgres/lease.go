@@ -194,7 +194,10 @@ func (db *DB) Deregister(ctx context.Context, id keep.HostID) error {
 		if err != nil || !known {
 			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE lease SET host = '', since = `+now+`, touched = FALSE WHERE host = $1 AND host <> ''`, text(string(id)))
+		// Rows are locked in the order that commits have.
+		_, err = tx.Exec(ctx, `
+			WITH mine AS (SELECT workflow FROM lease WHERE host = $1 AND host <> '' ORDER BY workflow FOR UPDATE)
+			UPDATE lease SET host = '', since = `+now+`, touched = FALSE WHERE workflow IN (SELECT workflow FROM mine)`, text(string(id)))
 		if err == nil {
 			_, err = tx.Exec(ctx, `DELETE FROM host WHERE id = $1`, text(string(id)))
 		}

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -95,4 +96,51 @@ func TestPgBouncer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A host that leaves waits for the rows of its workflows in the order in which commits to them do, so neither waits for the other
+// without end, and no lease stays until it ends.
+func TestDeregisterBesideACommit(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	host := openDB(t, url+"&default_query_exec_mode=exec", postgres.Config{Host: true}) // as behind a pooler: the server plans by itself
+	other := connect(t, url)
+	if _, err := host.Heartbeat(t.Context(), keep.Host{ID: "h"}, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, workflow := range []string{"b", "a"} { // as rows lie that were claimed in that order
+		if _, err := other.Exec(t.Context(), `INSERT INTO lease (workflow, n, host, deployed) VALUES ($1, 0, 'h', TRUE)`, workflow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx, err := other.Begin(t.Context())
+	lock := func(workflow string) {
+		t.Helper()
+		if err == nil {
+			_, err = tx.Exec(t.Context(), `SELECT FROM lease WHERE workflow = $1 FOR UPDATE`, workflow)
+		}
+		if err != nil {
+			t.Errorf("lock %s: %v", workflow, err)
+		}
+	}
+	lock("a")
+	left := make(chan error, 1)
+	go func() { left <- host.Deregister(context.Background(), "h") }()
+	watch := connect(t, url)
+	for waits := 0; waits == 0; {
+		if err := watch.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`,
+			other.PgConn().PID()).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lock("b")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-left; err != nil {
+		t.Errorf("Deregister = %v", err)
+	}
+	if leases, err := host.Leases(t.Context(), "h"); err != nil || len(leases) != 0 {
+		t.Errorf("it has %v afterwards, %v", leases, err)
+	}
 }
