@@ -30,8 +30,14 @@ var local = []int64{
 const suffix = ".host"
 
 // forgotten is how long the file of a process that has ended is kept for the next host of
-// its database.
+// its database, from when that was found out first.
 const forgotten = 24 * time.Hour
+
+// Modes of a file that says of a process that it lives, or was found to have ended.
+const (
+	announced = 0o600
+	found     = 0o400
+)
 
 // Open returns a directory, which it makes if there is none. The error is ErrNoProof if
 // what is there proves nothing.
@@ -67,7 +73,7 @@ func (d *Directory) Announce(id keep.HostID) error {
 		return fmt.Errorf("host %q cannot be the name of a file", id)
 	}
 	temp := filepath.Join(d.path, "."+string(id))
-	fd, err := unix.Open(temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	fd, err := unix.Open(temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, announced)
 	if err != nil {
 		return fmt.Errorf("announce host %s in %s: %w", id, d.path, err)
 	}
@@ -114,7 +120,7 @@ func (d *Directory) Ended() (ids []keep.HostID) {
 	return ids
 }
 
-// ended reports whether the process of a host has ended. A file that is old is removed.
+// ended reports whether the process of a host has ended. A file of which that was found out long ago is removed.
 func (d *Directory) ended(id keep.HostID) bool {
 	fd, err := unix.Open(d.file(id), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -128,7 +134,12 @@ func (d *Directory) ended(id keep.HostID) bool {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return false
 	}
-	if time.Since(time.Unix(st.Mtim.Unix())) > forgotten {
+	if st.Mode&0o777 != found { // its time is that of the announcement, and the host may have worked for weeks
+		now := unix.NsecToTimeval(time.Now().UnixNano())
+		if unix.Futimes(fd, []unix.Timeval{now, now}) == nil {
+			_ = unix.Fchmod(fd, found)
+		}
+	} else if time.Since(time.Unix(st.Mtim.Unix())) > forgotten {
 		_ = unix.Unlink(d.file(id))
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/presence"
@@ -105,6 +106,36 @@ func TestEnded(t *testing.T) {
 	expect("again", "host_a")
 	d.Forget("host_a")
 	expect("when its leases were given back")
+}
+
+// A host that worked for days has ended as provably as any other. What is kept for a day is the file of one that was found to have.
+func TestEndedAfterDays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "hosts")
+	cmd, end := process(t, dir)
+	defer end()
+	file, old := filepath.Join(dir, "host_a.host"), time.Now().Add(-48*time.Hour)
+	age := func() {
+		t.Helper()
+		if err := os.Chtimes(file, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age() // it was announced then
+	_ = cmd.Process.Kill()
+	_, _ = cmd.Process.Wait()
+	d := open(t, dir)
+	for range 2 {
+		if got := d.Ended(); !slices.Equal(got, []keep.HostID{"host_a"}) {
+			t.Fatalf("%v have ended, want the host", got)
+		}
+	}
+	age() // it was found then, and is of no database here
+	if got := d.Ended(); len(got) != 0 {
+		t.Errorf("after a day %v have ended", got)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after a day its file is there: %v", err)
+	}
 }
 
 // What was copied, or says that it is of another boot, proves nothing.

@@ -614,6 +614,8 @@ var edgesBreaks = []Break{
 		`string(says[:max(n, 0)]) == want`, `n >= 0 && want != ""`, "./host/presence -run TestCopyProvesNothing"},
 	{"host-leaves-in-another-order-than-commits", "bounded", "store/postgres/lease.go",
 		`ORDER BY workflow FOR UPDATE)`, `ORDER BY workflow DESC FOR UPDATE)`, "./store/postgres -run TestDeregisterBesideACommit"},
+	{"host-that-worked-for-days-is-waited-for", "explained", "host/presence/presence_linux.go",
+		`if st.Mode&0o777 != found {`, `if st.Mode == 0 {`, "./host/presence -run TestEndedAfterDays"},
 	{"removed-handler-is-late", "explained", "view/overview.go",
 		`for _, h := range d.Definition.Handlers {
 		v.Handlers = append(v.Handlers, Handler{h, known[h.Name]})`, `for _, h := range states {
