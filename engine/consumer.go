@@ -17,7 +17,7 @@ import (
 // prepare selects and pins: nothing outside changes, and nothing is written
 // before the mutation is known.
 func (x *execution) prepare(ctx context.Context) error {
-	x.run.SeenSeq = x.backlog.Newest
+	x.run.SeenSeq, x.looked = x.backlog.Newest, true
 	var trigger json.RawMessage
 	if x.backlog.Oldest.Seq != 0 {
 		oldest := x.backlog.Oldest

@@ -33,6 +33,7 @@ type execution struct {
 	reserved  bool                // the reservations of the run are in the store
 	backlog   keep.Backlog        // consumers: what waited when the run began
 	keyless   *keep.Failure       // why backlog.Oldest has no order key; nil: it has one, or needs none
+	looked    bool                // consumers: prepare was called, for what the actor knew when the run began
 
 	mut     keep.Mutation
 	moves   []keep.Move       // of mut, not yet stored
@@ -463,7 +464,9 @@ func (x *execution) state(now time.Time) keep.HandlerState {
 	s := x.a.states[name]
 	s.Workflow, s.Handler, s.Kind = x.a.name, name, x.run.Kind
 	s.LastRun, s.LastAt = x.run.ID, now
-	s.RequestedAt = time.Time{}
+	if s.RequestedAt.UnixMilli() <= x.served().UnixMilli() { // as the store does
+		s.RequestedAt = time.Time{}
+	}
 	if x.run.Phase != keep.Committed {
 		return s
 	}
@@ -478,13 +481,18 @@ func (x *execution) state(now time.Time) keep.HandlerState {
 	return s
 }
 
-// served returns up to when a person's "run now" is answered by this run: it saw
-// the request, whatever the clock said when that was made.
+// served returns up to when a request, as a person's "run now", is answered by this run: that of which the actor knew, whatever the clock
+// said when that was made, and what came before the millisecond in which the run began. Where another execution looked at the events of a
+// consumer it is none: it may have come since.
 func (x *execution) served() time.Time {
-	if at := x.a.states[x.run.Handler].RequestedAt; at.After(x.run.CreatedAt) {
-		return at
+	if x.run.Kind == keep.Consumer && !x.looked {
+		return time.Time{}
 	}
-	return x.run.CreatedAt
+	known := x.a.states[x.run.Handler].RequestedAt
+	if known.UnixMilli() >= x.run.CreatedAt.UnixMilli() {
+		return known
+	}
+	return x.run.CreatedAt.Add(-time.Millisecond)
 }
 
 // transition moves the run to a later phase. An error is a bug of ours.

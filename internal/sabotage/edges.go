@@ -616,6 +616,10 @@ var edgesBreaks = []Break{
 		`ORDER BY workflow FOR UPDATE)`, `ORDER BY workflow DESC FOR UPDATE)`, "./store/postgres -run TestDeregisterBesideACommit"},
 	{"host-that-worked-for-days-is-waited-for", "explained", "host/presence/presence_linux.go",
 		`if st.Mode&0o777 != found {`, `if st.Mode == 0 {`, "./host/presence -run TestEndedAfterDays"},
+	{"unskipped-before-a-run-is-resumed-is-passed-over", "nothing-lost", "engine/execution.go",
+		`if x.run.Kind == keep.Consumer && !x.looked {`, `if false {`, "./engine -run TestUnskippedBeforeARunIsResumed"},
+	{"unskipped-as-a-run-begins-is-passed-over", "nothing-lost", "engine/execution.go",
+		`return x.run.CreatedAt.Add(-time.Millisecond)`, `return x.run.CreatedAt`, "./engine -run TestUnskippedAsARunBegins"},
 	{"removed-handler-is-late", "explained", "view/overview.go",
 		`for _, h := range d.Definition.Handlers {
 		v.Handlers = append(v.Handlers, Handler{h, known[h.Name]})`, `for _, h := range states {

@@ -1,0 +1,60 @@
+package engine_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/engine"
+)
+
+// passesOver returns a world whose consumer passes over a and b, of which a is skipped, until reserve is called.
+func passesOver(t *testing.T) (w *world, reserve func()) {
+	w = newWorld(t)
+	w.deploy()
+	w.publish("in", "first")
+	w.run()
+	takes := w.script["consumers.act.prepare"]
+	w.script["consumers.act.prepare"] = func(*call) any { return map[string]any{"reservations": []any{}} }
+	w.publish("in", "a", "b")
+	if _, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	return w, func() { w.script["consumers.act.prepare"] = takes }
+}
+
+func unskip(t *testing.T, h *host) {
+	t.Helper()
+	if _, err := h.UnskipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// An event whose skip is undone in the very millisecond in which a run began, which did not see it, is not passed over.
+func TestUnskippedAsARunBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reserve := passesOver(t)
+		w.during("consumers.act.prepare", func() {
+			unskip(t, w.running)
+			reserve()
+		})
+		w.wantOnce("first", "a", "b")
+	})
+}
+
+// Nor is one whose skip is undone while the host is down that began the run, and that its successor ends.
+func TestUnskippedBeforeARunIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reserve := passesOver(t)
+		w.slow = 10 * time.Millisecond
+		w.script["consumers.act.next"] = slowly(w.script["consumers.act.next"])
+		w.dieAt = engine.BeforeCommit
+		_ = w.runFor(time.Minute)
+		time.Sleep(time.Second)
+		reserve()
+		unskip(t, w.engine())
+		w.run()
+		w.wantOnce("first", "a", "b")
+	})
+}
