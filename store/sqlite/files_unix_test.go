@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store/sqlite"
 	"github.com/keep-run/keep/store/transfer"
 )
@@ -203,6 +204,27 @@ func TestOlderCopy(t *testing.T) {
 			text, err := os.ReadFile(path)
 			must(t, err)
 			must(t, putItem(t, db, "after"))
+			killed, err := os.ReadFile(path + ".lock")
+			must(t, err)
+			must(t, db.Close())
+			must(t, os.WriteFile(path+".lock", killed, 0o600))
+			return text
+		},
+		"while a handler worked in a transaction, which then committed, and was killed": func(t *testing.T, path string) []byte {
+			db := openDB(t, path, sqlite.Config{Host: true})
+			rec := takenKey(t)
+			must(t, db.Keys().Write(t.Context(), rec))
+			file, err := sql.Open("sqlite", path)
+			must(t, err)
+			_, err = file.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+			must(t, errors.Join(err, file.Close()))
+			text, err := os.ReadFile(path)
+			must(t, err)
+			tx, err := db.Keys().Begin(t.Context())
+			must(t, err)
+			rec.Rev++
+			rec, err = key.Apply(rec, key.Fact{Evidence: key.Answered, Fence: rec.Fence, Answer: key.Answer{Status: 200}}, rec.CreatedAt)
+			must(t, errors.Join(err, tx.Write(t.Context(), rec), tx.Commit(t.Context())))
 			killed, err := os.ReadFile(path + ".lock")
 			must(t, err)
 			must(t, db.Close())

@@ -49,11 +49,35 @@ func TestTxWaitsForNobodyOnceCommitted(t *testing.T) {
 	db := openKeys(t, filepath.Join(t.TempDir(), "keep.db"))
 	tx, err := db.Keys().Begin(t.Context())
 	must(t, err)
-	rec, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 1, Claim: key.Claim{ID: key.NewID("", "", "a"), Key: "a", Method: "POST", Path: "/", TTL: time.Hour}, Lease: time.Hour}, time.Unix(1, 0))
-	must(t, errors.Join(err, tx.Write(t.Context(), rec)))
+	must(t, tx.Write(t.Context(), takenKey(t)))
 	free := make(chan struct{})
 	db.Occupy(free) // from the commit on
 	err = tx.Commit(t.Context())
 	close(free)
 	must(t, err)
+}
+
+// takenKey returns the record of a key that is taken by a guard.
+func takenKey(t *testing.T) key.Record {
+	t.Helper()
+	rec, err := key.Apply(key.Record{}, key.Fact{Evidence: key.Begun, Fence: 1, Claim: key.Claim{ID: key.NewID("", "", "a"), Key: "a", Method: "POST", Path: "/", TTL: time.Hour}, Lease: time.Hour}, time.Unix(1, 0))
+	must(t, err)
+	return rec
+}
+
+// A handler that ends its transaction by a statement, and begins another one, is found out: its key does not complete in that one.
+func TestTxThatItsHandlerBeganAnew(t *testing.T) {
+	for _, end := range []string{`COMMIT`, `ROLLBACK`} {
+		db := openKeys(t, filepath.Join(t.TempDir(), "keep.db"))
+		tx, err := db.Keys().Begin(t.Context())
+		must(t, err)
+		for _, statement := range []string{`CREATE TABLE paid (n)`, end, `BEGIN`} {
+			_, err := tx.Handle().(*sql.Tx).ExecContext(t.Context(), statement)
+			must(t, err)
+		}
+		if err := tx.Write(t.Context(), takenKey(t)); !errors.Is(err, key.ErrTxEnded) {
+			t.Errorf("Write after %s and BEGIN = %v, want ErrTxEnded", end, err)
+		}
+		must(t, tx.Rollback())
+	}
 }

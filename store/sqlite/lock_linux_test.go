@@ -92,3 +92,41 @@ func TestLookKeepsTheLocks(t *testing.T) {
 		}
 	}
 }
+
+// The transaction of a handler that is at work when the database is closed keeps the locks by which other processes know that this one
+// has the file open: else one of them would remove the log to which it is committed.
+func TestTransactionKeepsTheLocksOfAClosedDatabase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keep.db")
+	db := New(path, Config{})
+	if err := db.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Keys().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := func() int {
+		t.Helper()
+		var stat unix.Stat_t
+		all, err := os.ReadFile("/proc/locks")
+		if err := errors.Join(err, unix.Stat(path, &stat)); err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(all), fmt.Sprintf(":%d ", stat.Ino))
+	}
+	if locked() == 0 {
+		t.Skip("/proc/locks does not show the locks of this file system")
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if locked() == 0 {
+		t.Error("the file is not locked any more while a transaction is open")
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if n := locked(); n > 0 {
+		t.Errorf("the file has %d locks after all", n)
+	}
+}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"crypto/rand"
+	"database/sql/driver"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 )
 
 // The lock beside a database says how often a host has opened, closed or written to it, and so does the
-// database; of the transactions that change something a host counts one in a second. A file that says less than its
+// database; of the transactions that change something a host counts one in a second, and each of a handler with idempotency.Tx. A file that says less than its
 // lock is a copy from before: whoever worked on it would do again what was done since. The database counts first, in a transaction that is on
 // disk, so a death or a power loss between the two leaves a file that says more, which is no copy. A copy looks like
 // the file of a host that was killed if all that it wrote since was within a second of a transaction that it had counted.
@@ -98,8 +99,14 @@ func (s signature) olderThan(lock signature) error {
 		"what was done since would be done again: put the newer file back, or see keep db restored --help", keep.ErrOlderCopy, lock.openings-s.openings)
 }
 
+// An execer executes statements in a transaction: a conn, or that of a handler.
+type execer interface {
+	exec(sql string, args ...any) (int64, error)
+	row(sql string, args ...any) ([]driver.Value, error)
+}
+
 // sign counts an opening, the end of one, or a transaction. It is a part of the caller's.
-func sign(c *conn) (signature, error) {
+func sign(c execer) (signature, error) {
 	s, err := signatureOf(c)
 	if err != nil {
 		return s, err
@@ -113,7 +120,7 @@ func sign(c *conn) (signature, error) {
 }
 
 // signatureOf returns what the database says of itself.
-func signatureOf(c *conn) (s signature, err error) {
+func signatureOf(c execer) (s signature, err error) {
 	row, err := c.row(`SELECT (SELECT value FROM meta WHERE name = 'id'), (SELECT value FROM meta WHERE name = '` + openingsName + `')`)
 	if err != nil {
 		return s, fmt.Errorf("read how often it was opened: %w", err)

@@ -39,6 +39,11 @@ func Run(t *testing.T, open func(testing.TB) idempotency.Store) {
 		{"one of a hundred takes a key", oneOfMany},
 		{"takes a key or returns its record", takes},
 		{"one of a hundred takes a key in one step", takesOnce},
+		{"one of a hundred changes a record", changesOnce},
+		{"one of a hundred takes an alias", aliasedOnce},
+		{"keeps what is live beyond its time", lives},
+		{"keeps its bytes to itself", keepsBytes},
+		{"completes a record in a transaction or not at all", transactions},
 		{"reuses a key that is free again", reuses},
 		{"gives an alias to one live record", aliases},
 		{"takes none beside a live former one", formers},
@@ -302,6 +307,150 @@ func oneOfMany(t *testing.T, s idempotency.Store) {
 	}
 }
 
+// writesOnce writes records at once, of which one may be stored, and returns that.
+func writesOnce(t *testing.T, s idempotency.Store, records []key.Record) key.Record {
+	t.Helper()
+	var won atomic.Int64
+	var wg sync.WaitGroup
+	for i, r := range records {
+		wg.Go(func() {
+			switch err := s.Write(context.Background(), r); {
+			case err == nil && !won.CompareAndSwap(0, int64(i+1)):
+				t.Errorf("records %d and %d were stored", won.Load()-1, i)
+			case err != nil && !errors.Is(err, keep.ErrStale):
+				t.Errorf("Write: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() == 0 {
+		t.Fatal("none was stored")
+	}
+	return records[won.Load()-1]
+}
+
+// changesOnce has many take a key that is free again, which has a record already.
+func changesOnce(t *testing.T, s idempotency.Store) {
+	r := mustWrite(t, s, record(t, "k"))
+	r = mustWrite(t, s, next(t, r, key.Fact{Evidence: key.Nothing}))
+	var records []key.Record
+	for i := range 100 {
+		again, err := key.Apply(r, key.Fact{Evidence: key.Begun, Fence: key.Fence(i + 100), Lease: time.Second,
+			Claim: key.Claim{ID: r.ID, Key: r.Key, TTL: time.Hour}}, t0.Add(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, again)
+	}
+	stored := writesOnce(t, s, records)
+	if got := mustRead(t, s, r.ID); got.Fence != stored.Fence || got.Rev != r.Rev+1 {
+		t.Errorf("the record has token %d and rev %d, want %d, who took it, and %d", got.Fence, got.Rev, stored.Fence, r.Rev+1)
+	}
+}
+
+func aliasedOnce(t *testing.T, s idempotency.Store) {
+	var records []key.Record
+	for i := range 100 {
+		records = append(records, aliased(t, fmt.Sprint("caller", i), t0))
+	}
+	stored := writesOnce(t, s, records)
+	if got, err := s.ReadAlias(t.Context(), stored.Alias, t0); err != nil || got.ID != stored.ID {
+		t.Errorf("ReadAlias = %s, %v, want %s, who took it", got.ID, err, stored.ID)
+	}
+}
+
+// lives has a record in progress, or unknown, for longer than its answer would have been kept: nobody else may execute its
+// request, by its alias or beside one of version 1.
+func lives(t *testing.T, s idempotency.Store) {
+	refused := func(r key.Record, what string, state key.State) {
+		t.Helper()
+		if err := s.Write(t.Context(), r); !errors.Is(err, keep.ErrStale) {
+			t.Errorf("a record beside %s that is %s: %v, want %v", what, state, err, keep.ErrStale)
+		}
+	}
+	a := mustWrite(t, s, aliased(t, "a", t0))
+	late := a.ExpiresAt.Add(time.Hour)
+	for range 2 {
+		if got, err := s.ReadAlias(t.Context(), a.Alias, late); err != nil || got.ID != a.ID {
+			t.Errorf("ReadAlias of a record that is %s = %s, %v, want %s", a.State, got.ID, err, a.ID)
+		}
+		refused(aliased(t, "b", late), "one of its alias", a.State)
+		if a.State == key.InProgress {
+			a = mustWrite(t, s, next(t, a, key.Fact{Evidence: key.Unsure}))
+		}
+	}
+	beside := func(at time.Time) key.Record {
+		r := aliased(t, "c", at)
+		r.Alias = key.ID{}
+		return r
+	}
+	was := record(t, "k")
+	was.ID, was.Version = beside(t0).Former, 1
+	was = mustWrite(t, s, was)
+	refused(beside(late), "a former one", was.State)
+	was = mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Unsure}))
+	refused(beside(late), "a former one", was.State)
+	was = mustWrite(t, s, next(t, was, key.Fact{Evidence: key.Happened, Answer: key.Answer{Status: 200}}))
+	refused(beside(was.ExpiresAt.Add(-time.Millisecond)), "a former one", was.State)
+	mustWrite(t, s, beside(was.ExpiresAt))
+}
+
+func keepsBytes(t *testing.T, s idempotency.Store) {
+	body := []byte("body")
+	r := mustWrite(t, s, record(t, "k"))
+	r = mustWrite(t, s, next(t, r, key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 200, Body: body}}))
+	body[0] = 'x'
+	for range 2 {
+		got := mustRead(t, s, r.ID)
+		if string(got.Answer.Body) != "body" {
+			t.Errorf("the body is %q after its caller, or its reader, changed its own", got.Answer.Body)
+		}
+		clear(got.Answer.Body)
+	}
+}
+
+func transactions(t *testing.T, s idempotency.Store) {
+	store, ok := s.(idempotency.TxStore)
+	if !ok {
+		return // it need not be one
+	}
+	r := mustWrite(t, s, record(t, "k"))
+	done := next(t, r, key.Fact{Evidence: key.Answered, Answer: key.Answer{Status: 200}})
+	for _, c := range []struct {
+		what   string
+		write  error
+		commit bool
+		state  key.State
+	}{
+		{"that is rolled back", nil, false, key.InProgress},
+		{"that is committed", nil, true, key.Done},
+		{"that writes a stale record", keep.ErrStale, false, key.Done},
+	} {
+		before := mustRead(t, s, r.ID).State
+		tx, err := store.Begin(t.Context())
+		if err != nil {
+			t.Fatalf("Begin: %v", err)
+		}
+		if err := tx.Write(t.Context(), done); !errors.Is(err, c.write) {
+			t.Errorf("Write in a transaction %s: %v, want %v", c.what, err, c.write)
+		}
+		if got := mustRead(t, s, r.ID).State; got != before {
+			t.Errorf("in a transaction %s others read %q before its end, want %q", c.what, got, before)
+		}
+		if c.commit {
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Errorf("Commit: %v", err)
+			}
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Errorf("Rollback: %v", err)
+		}
+		if got := mustRead(t, s, r.ID).State; got != c.state {
+			t.Errorf("after a transaction %s the record is %q, want %q", c.what, got, c.state)
+		}
+	}
+}
+
 func takes(t *testing.T, s idempotency.Store) {
 	taker, ok := s.(idempotency.Taker)
 	if !ok {
@@ -390,6 +539,12 @@ func sweeps(t *testing.T, s idempotency.Store) {
 	late.ExpiresAt = over.Add(time.Millisecond)
 	late = mustWrite(t, s, next(t, mustWrite(t, s, late), key.Fact{Evidence: key.Nothing}))
 	stays = append(stays, open.ID, unknown.ID, late.ID)
+	for _, e := range []key.Evidence{key.Answered, key.Streamed} {
+		kept := record(t, string(e))
+		kept.ExpiresAt = over
+		kept = mustWrite(t, s, next(t, mustWrite(t, s, kept), key.Fact{Evidence: e, Answer: key.Answer{Status: 200}}))
+		stays = append(stays, kept.ID)
+	}
 	for _, want := range []int{4, 4, 2, 0} {
 		n, err := s.Sweep(t.Context(), over, 4)
 		if err != nil || n != want {
@@ -450,6 +605,9 @@ func filters(t *testing.T, s idempotency.Store) {
 		{Caller: "c1", State: a.State}:     "a",
 		{Caller: "nobody", Key: "nothing"}: "",
 		{Key: "a\x00"}:                     "",
+		{Key: "A"}:                         "",
+		{Key: "a "}:                        "",
+		{Caller: "C2"}:                     "",
 		{Caller: "c2\xff"}:                 "",
 	} {
 		page, _, err := s.List(t.Context(), f, keep.Page{})
