@@ -59,7 +59,7 @@ law is broken. It needs as much disk again meanwhile, and no host may be running
 type diagnosis struct {
 	OK         bool               `json:"ok"`
 	Version    string             `json:"version"`
-	Config     *string            `json:"config"` // null: there is no keep.toml
+	Config     *string            `json:"config"` // null: there is no keep.toml, or it was not looked at (keep db check)
 	DB         string             `json:"db"`
 	Cache      *string            `json:"cache"` // of the compiled sandbox; null: none can be used
 	Problems   []terminal.Problem `json:"problems"`
@@ -108,7 +108,7 @@ func (a *app) doctor(ctx context.Context, servers bool) error {
 			return err
 		}
 	} else {
-		a.printDiagnosis(d)
+		a.printDiagnosis(d, true)
 	}
 	switch {
 	case len(d.Violations) > 0:
@@ -154,8 +154,8 @@ func violations(ctx context.Context, db database.DB) ([]violation, error) {
 	return out, nil
 }
 
-// printDiagnosis prints what is wrong first, and then where things are.
-func (a *app) printDiagnosis(d diagnosis) {
+// printDiagnosis prints what is wrong first, and then where things are: all that was looked at, or the database alone.
+func (a *app) printDiagnosis(d diagnosis, all bool) {
 	for _, c := range d.Problems {
 		fmt.Fprint(a.Out, a.OutInk.Problem(c))
 	}
@@ -168,10 +168,14 @@ func (a *app) printDiagnosis(d diagnosis) {
 	}
 	var s terminal.Sheet
 	s.Add("version", "%s", d.Version)
-	s.Add("config", "%s", terminal.OrDash(d.Config))
+	if all {
+		s.Add("config", "%s", terminal.OrDash(d.Config))
+	}
 	s.Add("database", "%s", terminal.Clean(d.DB))
-	s.Add("cache", "%s", terminal.OrDash(d.Cache))
-	s.Add("problems", "%d", len(d.Problems))
+	if all {
+		s.Add("cache", "%s", terminal.OrDash(d.Cache))
+		s.Add("problems", "%d", len(d.Problems))
+	}
 	s.Add("broken laws", "%d", len(d.Violations))
 	// Stdout that cannot be written to shows in the status of nothing else here.
 	_ = s.Print(a.Out, a.OutInk)
@@ -189,7 +193,7 @@ func (a *app) checkStore(ctx context.Context) error {
 		if a.JSON {
 			err = a.PrintJSON(d)
 		} else {
-			a.printDiagnosis(d)
+			a.printDiagnosis(d, false)
 		}
 		if err == nil && len(found) > 0 {
 			err = exit.With(exit.Failed)
