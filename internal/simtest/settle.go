@@ -11,6 +11,10 @@ import (
 	"github.com/keep-run/keep/law/account"
 )
 
+// maxRounds is how often people answer all that is open, at the end of a world. Where each event of a topic waits for an approval of its own,
+// and others follow it, some 200 are needed.
+const maxRounds = 500
+
 // settle ends the chaos: nothing fails any more, everything that was on its way
 // has come, the scripts are right, and people answer every question. Then a host
 // works until nothing is left.
@@ -36,7 +40,7 @@ func (w *world) settle() {
 	}
 	p.engine.Reload()
 	quiet := false
-	for round := range 200 {
+	for round := range maxRounds {
 		err := w.waitIdle(p)
 		p.turn("people")
 		if err != nil {
@@ -52,7 +56,7 @@ func (w *world) settle() {
 			return
 		}
 	}
-	w.broken("explained", "still busy after 200 rounds of answers")
+	w.broken("explained", "still busy after %d rounds of answers", maxRounds)
 }
 
 // waitIdle waits until the engine is, for a month at most. What waits until a person says whether secrets are of the same user
