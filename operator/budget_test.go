@@ -55,7 +55,7 @@ func TestSettleBudgetsOfAnotherRule(t *testing.T) {
 	}
 }
 
-// Who answers the question about a budget with Stop takes nobody's note away who paused the workflow for another reason: it would be
+// Who answers the question about a budget with Stop leaves the note of whoever paused the workflow for another reason: it would be
 // resumed when there is room again.
 func TestStopKeepsTheNoteOfAPause(t *testing.T) {
 	s := memory.New()

@@ -10,7 +10,6 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/limit"
-	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/view"
 )
 
@@ -56,13 +55,7 @@ func TestWaitOfALimit(t *testing.T) {
 // it those that are tried again.
 func TestReadConnections(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := memory.New()
-	commit := func(w keep.WorkflowName, cs ...keep.Change) {
-		t.Helper()
-		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s, commit := storeAt(t, at)
 	for name, f := range map[keep.WorkflowName]*keep.Failure{
 		"limited": {Class: keep.ClassTransient, Code: keep.CodeLimit, Tool: "crm.create", Message: "the limit of crm, 1/h"},
 		"failed":  {Class: keep.ClassTransient, Code: "http-500", Tool: "crm.create", Message: "500"},

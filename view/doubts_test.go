@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/view"
 )
 
@@ -14,14 +13,8 @@ import (
 // waits for is not.
 func TestDoubtsBehindMany(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := memory.New()
-	commit := func(cs ...keep.Change) {
-		t.Helper()
-		if err := s.Commit(t.Context(), keep.Commit{Workflow: "w", At: at, Changes: cs}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	commit(keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: at, Definition: keep.Definition{Name: "w"}}})
+	s, commit := storeAt(t, at)
+	commit("w", keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: at, Definition: keep.Definition{Name: "w"}}})
 	doubt := func(id string, kind keep.Kind, item string, closed bool) {
 		t.Helper()
 		r := keep.Run{ID: keep.RunID("run_" + id), Chain: keep.RunID("run_" + id), Lane: keep.ChainLane(keep.RunID("run_" + id)), Workflow: "w", Version: keep.Version{Major: 1}, Handler: "act", Kind: kind,
@@ -36,9 +29,9 @@ func TestDoubtsBehindMany(t *testing.T) {
 			State: keep.NeedsReconcile, Doubted: true, Attempts: 1, NextReconcileAt: at.Add(time.Hour), CallDeadline: at, CreatedAt: at, UpdatedAt: at}
 		if item != "" {
 			m.Attempt = 1
-			commit(keep.PutItem{Item: keep.Item{Workflow: "w", ID: item, Status: keep.ItemProcessing, Attempt: 1, CreatedAt: at, UpdatedAt: at}})
+			commit("w", keep.PutItem{Item: keep.Item{Workflow: "w", ID: item, Status: keep.ItemProcessing, Attempt: 1, CreatedAt: at, UpdatedAt: at}})
 		}
-		commit(keep.PutRun{Run: r}, keep.PutMutation{Mutation: m})
+		commit("w", keep.PutRun{Run: r}, keep.PutMutation{Mutation: m})
 	}
 	doubt("detached", keep.Job, "17", true)
 	doubt("awaited", keep.Job, "18", false)
@@ -62,13 +55,7 @@ func TestDoubtsBehindMany(t *testing.T) {
 // questions of its kind are newer.
 func TestUserQuestionBehindMany(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := memory.New()
-	commit := func(w keep.WorkflowName, cs ...keep.Change) {
-		t.Helper()
-		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s, commit := storeAt(t, at)
 	commit("", keep.OpenEscalation{Escalation: keep.Escalation{ID: "esc_user_1", Kind: keep.AskPermission, Title: "account:mail", Question: "Is it the same user?", CreatedAt: at}})
 	f := &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeSameUser, Tool: "mail.send"}
 	r := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "act", Kind: keep.Consumer, Phase: keep.Mutating, Status: keep.StatusReconciliation,

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/view"
 )
 
@@ -13,13 +12,7 @@ import (
 // question, also if a run of another workflow asked it. About one that is tried again nobody is asked.
 func TestSharedQuestion(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := memory.New()
-	commit := func(w keep.WorkflowName, cs ...keep.Change) {
-		t.Helper()
-		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s, commit := storeAt(t, at)
 	run := func(w keep.WorkflowName, status keep.RunStatus, f keep.Failure) {
 		t.Helper()
 		commit(w, keep.Deploy{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 1}, Hash: string(w), CreatedAt: at, Definition: keep.Definition{Name: w}}})
@@ -80,13 +73,7 @@ func TestSharedQuestion(t *testing.T) {
 // called, has that question: nobody else is asked about it, and it says so.
 func TestQuestionAboutADoubtOfMany(t *testing.T) {
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	s := memory.New()
-	commit := func(w keep.WorkflowName, cs ...keep.Change) {
-		t.Helper()
-		if err := s.Commit(t.Context(), keep.Commit{Workflow: w, At: at, Changes: cs}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s, commit := storeAt(t, at)
 	for w, code := range map[keep.WorkflowName]string{"user": keep.CodeSameUser, "other": keep.CodeSameUser, "tool": keep.CodeToolChanged} {
 		r := keep.Run{ID: keep.RunID("run_" + w), Chain: keep.RunID("run_" + w), Workflow: w, Version: keep.Version{Major: 1}, Handler: "act", Kind: keep.Consumer, Phase: keep.Mutating, Status: keep.StatusReconciliation,
 			Mutation: keep.MutationKey("mut_" + w), CreatedAt: at, UpdatedAt: at}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/view"
 )
 
@@ -14,13 +13,8 @@ import (
 // were handled before. A declared topic that nobody ever read is a record.
 func TestStranded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	db := memory.New()
-	commit := func(changes ...keep.Change) {
-		t.Helper()
-		if err := db.Commit(t.Context(), keep.Commit{Workflow: "w", At: now, Changes: changes}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	db, commitTo := storeAt(t, now)
+	commit := func(changes ...keep.Change) { t.Helper(); commitTo("w", changes...) }
 	version := 0
 	deploy := func(declared, read []keep.TopicName) {
 		version++

@@ -341,7 +341,7 @@ func (a *app) accountsCmd() *cobra.Command {
 			if !yes {
 				return exit.Misusef("workflows that use %s will stop; to revoke it: keep accounts revoke %s --yes", name, name)
 			}
-			if _, err := m.Revoke(ctx, name); err != nil {
+			if _, err := m.Revoke(ctx, name, time.Time{}); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.Err, "Account %s is revoked.\n", name)

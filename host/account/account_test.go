@@ -533,7 +533,7 @@ func TestRevoke(t *testing.T) {
 	w := newWorld(t)
 	m := w.host("h")
 	w.connect(m, time.Hour)
-	if _, err := m.Revoke(t.Context(), "mail"); err != nil {
+	if _, err := m.Revoke(t.Context(), "mail", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	w.service.mu.Lock()
@@ -645,7 +645,7 @@ func TestRefusalAsksFirst(t *testing.T) {
 	if f := failureOf(t, m); f.Class != keep.ClassPermission || f.Code != keep.CodeReconnect || f.Account != "mail" || f.Generation != 1 {
 		t.Errorf("with the question: %+v", f)
 	}
-	if _, err := m.Revoke(t.Context(), "mail"); err != nil {
+	if _, err := m.Revoke(t.Context(), "mail", time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	if f := failureOf(t, m); f.Code != keep.CodeAccount || f.Generation != 2 {

@@ -28,7 +28,7 @@ func TestRevokeBesideARenewal(t *testing.T) {
 		if at != account.Answered {
 			return
 		}
-		if _, err := person.Revoke(t.Context(), "mail"); err != nil {
+		if _, err := person.Revoke(t.Context(), "mail", time.Time{}); err != nil {
 			t.Error(err)
 		}
 	}, Clients: func(keep.Account, seal.Content) (account.Client, error) {
@@ -134,7 +134,7 @@ func TestRevokeOfWhatWasRenewed(t *testing.T) {
 		}
 	}}
 	w.store = b
-	if a, err := w.host("person").Revoke(t.Context(), "mail"); err != nil || a.Status != keep.AccountRevoked {
+	if a, err := w.host("person").Revoke(t.Context(), "mail", time.Time{}); err != nil || a.Status != keep.AccountRevoked {
 		t.Errorf("revoked: %s, %v", a.Status, err)
 	}
 	w.service.mu.Lock()
@@ -152,15 +152,15 @@ func TestRevokeOfWhatAnotherConnected(t *testing.T) {
 		revoke func(*account.Manager, time.Time) error
 	}{
 		"by name, meanwhile": {false, func(m *account.Manager, _ time.Time) error {
-			_, err := m.Revoke(t.Context(), "mail")
+			_, err := m.Revoke(t.Context(), "mail", time.Time{})
 			return err
 		}},
 		"as shown, meanwhile": {false, func(m *account.Manager, shown time.Time) error {
-			_, err := m.RevokeConnected(t.Context(), "mail", shown)
+			_, err := m.Revoke(t.Context(), "mail", shown)
 			return err
 		}},
 		"as shown, before": {true, func(m *account.Manager, shown time.Time) error {
-			_, err := m.RevokeConnected(t.Context(), "mail", shown)
+			_, err := m.Revoke(t.Context(), "mail", shown)
 			return err
 		}},
 	} {
@@ -277,7 +277,7 @@ func TestRekeyBesideReads(t *testing.T) {
 			return err
 		},
 		"a revocation": func(w *world, m *account.Manager) error {
-			_, err := m.Revoke(w.Context(), "mail")
+			_, err := m.Revoke(w.Context(), "mail", time.Time{})
 			return err
 		},
 		"another change of the key": func(w *world, m *account.Manager) error {
@@ -409,7 +409,7 @@ func TestRevokeThatIsNotWritten(t *testing.T) {
 	w.connect(w.host("h"), time.Hour)
 	w.store = full{w.store}
 	w.via = untold{}
-	_, err := w.host("person").Revoke(t.Context(), "mail")
+	_, err := w.host("person").Revoke(t.Context(), "mail", time.Time{})
 	if err == nil || strings.Contains(err.Error(), "is forgotten here") || !strings.Contains(err.Error(), "the disk is full") || !strings.Contains(err.Error(), "no route") || strings.Contains(err.Error(), "issued") {
 		t.Errorf("it says: %v", err)
 	}

@@ -75,7 +75,7 @@ func TestMoveKilled(t *testing.T) {
 					}
 				}
 				if end == "forget" {
-					if _, err := h.Revoke(t.Context(), "mail"); err != nil || len(here.service.revoked) > 0 {
+					if _, err := h.Revoke(t.Context(), "mail", time.Time{}); err != nil || len(here.service.revoked) > 0 {
 						t.Errorf("forgotten here: %v; the service was sent %v", err, here.service.revoked)
 					}
 				}

@@ -65,7 +65,7 @@ func TestOwner(t *testing.T) {
 	if _, err := m.Credential(connector.SendAs(t.Context(), map[string]string{keep.AccountRef("mail"): owner()}), "mail"); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.Revoke(t.Context(), "mail"); owner() != "" {
+	if _, err := m.Revoke(t.Context(), "mail", time.Time{}); owner() != "" {
 		t.Errorf("revoked, it is of %q, %v", owner(), err)
 	}
 }

@@ -402,19 +402,9 @@ func ContentOf(t oauth.Tokens) seal.Content {
 
 // Revoke tells the service that the tokens are no longer wanted, and forgets them. They are
 // forgotten here even if the error says that the service was not told. Tokens that
-// came meanwhile are named to the service, too: those that are forgotten. An account that a person
-// connected meanwhile is left as it is; the error is keep.ErrStale then.
-func (m *Manager) Revoke(ctx context.Context, name string) (keep.Account, error) {
-	return m.revoke(ctx, name, nil)
-}
-
-// RevokeConnected is Revoke of what a person connected at a time: what is there in its place already is left, too.
-func (m *Manager) RevokeConnected(ctx context.Context, name string, at time.Time) (keep.Account, error) {
-	return m.revoke(ctx, name, &at)
-}
-
-// revoke is Revoke of what was connected at of; nil: of what there is.
-func (m *Manager) revoke(ctx context.Context, name string, of *time.Time) (keep.Account, error) {
+// came meanwhile are named to the service, too: those that are forgotten. It is the account that a person connected at of; zero: the
+// one that is there. One that somebody connected in its place is left as it is, also meanwhile; the error is keep.ErrStale then.
+func (m *Manager) Revoke(ctx context.Context, name string, of time.Time) (keep.Account, error) {
 	var told []byte // what is sealed of it
 	var untold []error
 	for {
@@ -422,10 +412,10 @@ func (m *Manager) revoke(ctx context.Context, name string, of *time.Time) (keep.
 		if err != nil || a.Status == keep.AccountRevoked {
 			return a, errors.Join(err, unknown(name, untold))
 		}
-		if of == nil {
-			of = &a.ConnectedAt
+		if of.IsZero() {
+			of = a.ConnectedAt
 		}
-		if !a.ConnectedAt.Equal(*of) {
+		if !a.ConnectedAt.Equal(of) {
 			return a, errors.Join(append(untold, fmt.Errorf("%s connected the account %s since, and it is not revoked: %w", a.ConnectedBy, name, keep.ErrStale))...)
 		}
 		if !law.Moved(a) && !bytes.Equal(told, a.Sealed) { // another place may use the tokens of one that moved

@@ -184,11 +184,7 @@ func (s ServedAccounts) Renew(ctx context.Context, name string) error {
 }
 
 // Revoke implements api.Accounts.
-func (s ServedAccounts) Revoke(ctx context.Context, name string, of time.Time) (err error) {
-	if of.IsZero() {
-		_, err = s.Manager.Revoke(ctx, name)
-	} else {
-		_, err = s.Manager.RevokeConnected(ctx, name, of)
-	}
+func (s ServedAccounts) Revoke(ctx context.Context, name string, of time.Time) error {
+	_, err := s.Manager.Revoke(ctx, name, of)
 	return err
 }
