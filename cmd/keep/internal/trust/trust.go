@@ -133,9 +133,14 @@ func Add(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+	there, err := filepath.EvalSymlinks(abs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no directory %s; name the one that its keep.toml is in", abs)
+	}
+	if err != nil {
 		return "", err
 	}
+	abs = there
 	if info, err := os.Stat(abs); err == nil && !info.IsDir() {
 		return "", fmt.Errorf("%s is no directory; name the one that its keep.toml is in: keep trust %s", abs, shell.Word(filepath.Dir(abs)))
 	}

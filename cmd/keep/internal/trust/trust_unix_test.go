@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -53,5 +54,8 @@ func TestAdd(t *testing.T) {
 	}
 	if dir, err := Add(name); err == nil {
 		t.Errorf("a file is trusted: %s", dir)
+	}
+	if dir, err := Add(filepath.Join(b, "none")); err == nil || !strings.Contains(err.Error(), "there is no directory") {
+		t.Errorf("what is not there is trusted: %s, %v", dir, err)
 	}
 }
