@@ -56,8 +56,8 @@
 // A lookup is believed by what its answer holds and not by its status (law:
 // witnessed, docs/GUARANTEES.md): see evidence.go for what shows an effect, and
 // lookup.judge for what shows that there is none. A complete list of several pages
-// by number, offset or link is read twice: an entry that is deleted between two pages
-// may shift ours onto one that was read already.
+// is read twice: an entry that is deleted between two pages may shift ours onto one
+// that was read already, also where a cursor is made of a number of entries.
 //
 // A resend is trusted for as long as the service keeps keys, which is key_lasts,
 // 24 hours if not given. Later the lookup is asked if there is one, otherwise

@@ -449,7 +449,11 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Link", fmt.Sprintf(`</?at=%d>; rel="next"`, from+2))
 	}
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(page, ","))
+	next := "null"
+	if from+2 < len(s.rows) && s.style == "cursor" { // a service may make its cursors of numbers
+		next = fmt.Sprintf(`"%d"`, from+2)
+	}
+	fmt.Fprintf(w, `{"data":[%s],"next":%s}`, strings.Join(page, ","), next)
 	if from == 0 {
 		s.between(s.reading)
 	}
@@ -459,7 +463,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // not read yet to one that was. Laws: once, witnessed.
 func TestLookupInAListThatShifts(t *testing.T) {
 	t.Parallel()
-	for _, style := range []string{"offset", "page", "link"} {
+	for _, style := range []string{"offset", "page", "link", "cursor"} {
 		for name, c := range map[string]struct {
 			rows           string
 			first, between []string // what the list is then, in each reading; empty: as it was
@@ -473,8 +477,11 @@ func TestLookupInAListThatShifts(t *testing.T) {
 			"one is deleted both times": {"a b mine c d", []string{"", "x b mine c d"}, []string{"b mine c d", "b mine c d"}, connector.Retry},
 		} {
 			pages := fmt.Sprintf("style = %q, param = \"at\"", style)
-			if style == "link" {
+			switch style {
+			case "link":
 				pages = `style = "link"`
+			case "cursor":
+				pages += `, next = "$.next"`
 			}
 			service := &shelf{style: style, rows: strings.Fields(c.rows)}
 			become := func(states []string) func(int) {

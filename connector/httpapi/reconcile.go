@@ -291,7 +291,7 @@ var unreadablePages = []string{"odd-page", "page-without-items", "page-without-n
 // no entry is gone in between.
 func (m *mutator) lookThrough(ctx context.Context, target string, mut question) (connector.Answer, time.Duration, error) {
 	first, err := m.readThrough(ctx, target, mut)
-	if err != nil || !first.isWhole || first.answer.Verdict == connector.Retry || first.pages < 2 || m.lookup.pages.style == "cursor" {
+	if err != nil || !first.isWhole || first.answer.Verdict == connector.Retry || first.pages < 2 {
 		return first.answer, first.behind, err
 	}
 	again, err := m.readThrough(ctx, target, mut)
