@@ -500,8 +500,6 @@ CREATE INDEX repair_by_workflow ON repair (workflow, created_at, id);
 
 CREATE INDEX repair_by_time ON repair (created_at, id);
 
-CREATE INDEX run_by_end ON run (updated_at) WHERE closed = 1;
-
 CREATE TABLE counter (
 	step      TEXT    NOT NULL CHECK (step = 'minute' OR step = 'hour' OR step = 'day'),
 	at        INTEGER NOT NULL,
@@ -600,6 +598,10 @@ CREATE INDEX spent_sum_empty ON spent_sum (high) WHERE high = 0 AND low = 0;
 CREATE INDEX escalation_said_done ON escalation (workflow, item) WHERE decision IN ('treat-as-done', 'do-again') AND kind IN ('approval', 'already_done');
 
 CREATE INDEX mutation_failed_after_doubt ON mutation (max(created_at, updated_at)) WHERE state = 'failed' AND doubted = 1;
+
+CREATE INDEX run_by_end ON run (updated_at, workflow, created_at, idle) WHERE closed = 1 AND status = 'committed';
+
+CREATE INDEX run_failed ON run (updated_at) WHERE closed = 1 AND (status IN ('failed:logic', 'failed:internal', 'crashed') OR status = 'aborted' AND phase = 'mutating' AND mutation <> '');
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
