@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/operator"
 )
 
@@ -291,6 +292,7 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 	if _, bare := errors.AsType[*operator.ResultError](err); bare && (a == keep.Happened || a == keep.TreatAsDone) && d.Result == nil {
 		misfit = true
 	}
+	_, waits := errors.AsType[*operator.ItemError](err)
 	switch {
 	case err == nil && !q.Allows(a):
 		w.broken("explained", "%s was taken as an answer to %s, which offers %v", a, q.Kind, q.Choices)
@@ -298,12 +300,20 @@ func (w *world) answer(o *operator.Operator, q keep.Escalation, a keep.Action) e
 		w.saw("action: " + string(a))
 		w.taken[q.ID] = a
 		w.result.Decisions++
+	case waits && w.itemInDoubt(q):
+		w.result.Refusals++
 	case misfit || errors.Is(err, keep.ErrDecided) || errors.Is(err, keep.ErrStale) || errors.Is(err, errDisk) || errors.Is(err, keep.ErrNotFound) || w.fileGone && errors.Is(err, keep.ErrReplaced):
 		w.result.Refusals++
 	default:
 		w.broken("explained", "%s to %s ended with %v", a, q.Kind, err)
 	}
 	return err
+}
+
+// itemInDoubt reports whether nobody knows yet whether a call of the item happened which q is about: what to do with the item waits for that.
+func (w *world) itemInDoubt(q keep.Escalation) bool {
+	ms, _, err := w.store.Mutations(person, keep.MutationFilter{Workflow: q.Workflow, Item: q.Item}, keep.Page{Limit: keep.MaxPage})
+	return err == nil && q.Item != "" && slices.ContainsFunc(ms, func(m keep.Mutation) bool { return lifecycle.Unknown(m.State) })
 }
 
 // noteTreated notes whose effect is not to be looked for, once c is committed: whoever

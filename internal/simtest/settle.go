@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/account"
+	"github.com/keep-run/keep/operator"
 )
 
 // maxRounds is how often people answer all that is open, at the end of a world. Where each event of a topic waits for an approval of its own,
@@ -105,6 +106,9 @@ func (w *world) answerEach(p *process, qs []keep.Escalation) {
 		a := w.honest(q)
 		err := w.answer(p.operator, q, a)
 		w.note(fmt.Sprintf("person: %s to %s: %v", a, q.Kind, err))
+		if _, waits := errors.AsType[*operator.ItemError](err); waits && w.itemInDoubt(q) {
+			continue
+		}
 		if err != nil && !errors.Is(err, keep.ErrDecided) && !errors.Is(err, keep.ErrStale) {
 			w.broken("explained", "%s to question %s (%s) of run %s: %v", a, q.ID, q.Kind, q.Run, err)
 		}
