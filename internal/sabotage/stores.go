@@ -202,4 +202,12 @@ var storeBreaks = []Break{
 		`b.Queue("begin isolation level read committed")`, `b.Queue("begin")`, "./store/postgres -run TestRivalsInAnyIsolation"},
 	{"unique-without-a-lock", "once", "store/postgres/rival.go",
 		`b.Queue(` + "`SELECT pg_advisory_xact_lock($1)`" + `, id)`, `_ = id`, "./store/postgres -run TestRivalsUnderEachName"},
+	{"newer-schema-that-was-made-meanwhile", "once", "store/postgres/open.go",
+		`return known, besideNewer(ctx, pool, known) // while`, `return known, nil // while`, "./store/postgres -run TestOpenSeesWhatItWaitedFor"},
+	{"gateway-beside-a-newer-schema", "once", "store/postgres/lease.go",
+		`return beside(t.s.schema, l.oldest)`, `return nil`, "./store/postgres -run TestCommitBesideNewer"},
+	{"index-that-takes-long-in-german", "explained", "store/postgres/search.go",
+		`return ok && e.Code == "57014"`, `return ok && e.Code == "57014" && strings.Contains(e.Message, "statement timeout")`, "./store/postgres -run TestTookLongInGerman"},
+	{"commit-refused-in-german", "explained", "connector/sqldb/postgres.go",
+		`pg.SeverityUnlocalized != "ERROR"`, `pg.Severity != "ERROR"`, "./connector/sqldb -run TestRefusedCommitInGerman"},
 }
