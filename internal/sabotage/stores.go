@@ -204,6 +204,8 @@ var storeBreaks = []Break{
 		`b.Queue(` + "`SELECT pg_advisory_xact_lock($1)`" + `, id)`, `_ = id`, "./store/postgres -run TestRivalsUnderEachName"},
 	{"newer-schema-that-was-made-meanwhile", "once", "store/postgres/open.go",
 		`return known, besideNewer(ctx, pool, known) // while`, `return known, nil // while`, "./store/postgres -run TestOpenSeesWhatItWaitedFor"},
+	{"keys-beside-a-newer-schema-made-meanwhile", "once", "store/postgres/idempotency.go",
+		`return k.besideNewer(ctx) // which`, `return nil // which`, "./store/postgres -run TestOpenSeesWhatItWaitedFor"},
 	{"gateway-beside-a-newer-schema", "once", "store/postgres/lease.go",
 		`return beside(t.s.schema, l.oldest)`, `return nil`, "./store/postgres -run TestCommitBesideNewer"},
 	{"index-that-takes-long-in-german", "explained", "store/postgres/search.go",

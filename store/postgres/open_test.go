@@ -107,14 +107,24 @@ func TestForeignAndNewer(t *testing.T) {
 }
 
 // A process that waits for another to make the schema sees what was made, though its
-// connection found nothing before: that of another program, and that of a newer Keep, beside which it may work or not.
+// connection found nothing before: that of another program, and that of a newer Keep, beside which it may work or not. So does one
+// that needs the table of keys alone.
 func TestOpenSeesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	const newer = `CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT); INSERT INTO meta VALUES ('id', 'x'), ('keep_schema', '1000'), ('keep_oldest', '%s')`
-	for made, want := range map[string]error{
-		`CREATE TABLE meta (id INTEGER)`: keep.ErrForeignDatabase,
-		fmt.Sprintf(newer, "1000"):       keep.ErrNewerDatabase,
-		fmt.Sprintf(newer, "1"):          nil,
+	foreign, refused, fine := `CREATE TABLE meta (id INTEGER)`, fmt.Sprintf(newer, "1000"), fmt.Sprintf(newer, "1")
+	opened := func(url string) error {
+		db := postgres.New(url, postgres.Config{Conns: 1})
+		return errors.Join(db.Open(t.Context()), db.Close())
+	}
+	keys := func(url string) error { return migrateKeys(t, url) }
+	for _, tt := range []struct {
+		begin func(url string) error
+		made  string
+		want  error
+	}{
+		{opened, foreign, keep.ErrForeignDatabase}, {opened, refused, keep.ErrNewerDatabase}, {opened, fine, nil},
+		{keys, foreign, nil}, {keys, refused, keep.ErrNewerDatabase}, {keys, fine, nil},
 	} {
 		url := pgtest.URL(t)
 		other := connect(t, url)
@@ -125,10 +135,7 @@ func TestOpenSeesWhatItWaitedFor(t *testing.T) {
 		}
 		exec(`SELECT pg_advisory_lock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
 		got := make(chan error)
-		go func() {
-			db := postgres.New(url, postgres.Config{Conns: 1})
-			got <- errors.Join(db.Open(t.Context()), db.Close())
-		}()
+		go func() { got <- tt.begin(url) }()
 		for waits := 0; waits == 0; { // until it waits
 			err := other.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
 				AND objid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, postgres.MigrationLock).Scan(&waits)
@@ -136,10 +143,10 @@ func TestOpenSeesWhatItWaitedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		exec(made)
+		exec(tt.made)
 		exec(`SELECT pg_advisory_unlock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
-		if err := <-got; !errors.Is(err, want) || want == nil && err != nil {
-			t.Errorf("%s: Open = %v, want %v", made, err, want)
+		if err := <-got; !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", tt.made, err, tt.want)
 		}
 	}
 }
