@@ -2,8 +2,11 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/keep-run/keep"
@@ -26,6 +29,7 @@ type CheckpointRequest struct {
 	Delete  bool             `json:"delete,omitempty" doc:"the key has no value any more"`
 	Note    string           `json:"note,omitempty" maxLength:"4000" doc:"why, for the log of the last run of the producer"`
 	Preview bool             `json:"preview,omitempty" doc:"only say what would change"`
+	Seen    string           `json:"seen,omitempty" doc:"of the value as it was shown: if it is another by now, nothing is changed"`
 }
 
 // A CheckpointChanged is what became, or would become, of one value of a checkpoint.
@@ -37,6 +41,16 @@ type CheckpointChanged struct {
 	Now       json.RawMessage   `json:"now,omitempty" doc:"absent: it is not set"`
 	Publishes []keep.TopicName  `json:"publishes" doc:"topics to which the producer may publish what it then reads"`
 	Preview   bool              `json:"preview" doc:"nothing was changed"`
+	Seen      string            `json:"seen" doc:"names what was: with it a change is of this value, and of none that came since"`
+}
+
+// seenValue names a value of a checkpoint as it stands; nil: it is not set.
+func seenValue(value json.RawMessage) string {
+	if value == nil {
+		return "none"
+	}
+	sum := sha256.Sum256(value)
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
 
 // checkpoints registers what is about checkpoints of producers.
@@ -98,11 +112,28 @@ func (s *Server) setCheckpoint(ctx context.Context, in *struct {
 	if b.Delete == (b.Value != nil) {
 		return CheckpointChanged{}, problemOf(http.StatusUnprocessableEntity, KindBadCheckpoint, `give a value, or "delete": true`)
 	}
-	c, err := s.cfg.Actor.SetCheckpoint(ctx, in.Workflow, b.Handler, b.Key, b.Value, decision(ctx, "", b.Note), b.Preview)
+	c, err := s.changeCheckpoint(ctx, in.Workflow, b)
 	if e, ok := errors.AsType[*operator.CheckpointError](err); ok {
 		err = problemOf(http.StatusUnprocessableEntity, KindBadCheckpoint, e.Error())
 	}
-	return CheckpointChanged{in.Workflow, b.Handler, b.Key, c.Was, c.Now, list(c.Publishes), b.Preview}, err
+	return CheckpointChanged{in.Workflow, b.Handler, b.Key, c.Was, c.Now, list(c.Publishes), b.Preview, seenValue(c.Was)}, err
+}
+
+// changeCheckpoint changes one value of a checkpoint, or says what that would change. If the caller says which value he saw, it is that one
+// that is changed, or none: what the producer, or somebody else, set since stays.
+func (s *Server) changeCheckpoint(ctx context.Context, w keep.WorkflowName, b CheckpointRequest) (operator.CheckpointChange, error) {
+	d := decision(ctx, "", b.Note)
+	if b.Seen == "" || b.Preview {
+		return s.cfg.Actor.SetCheckpoint(ctx, w, b.Handler, b.Key, b.Value, d, b.Preview)
+	}
+	now, err := s.cfg.Actor.SetCheckpoint(ctx, w, b.Handler, b.Key, b.Value, d, true)
+	if err == nil && seenValue(now.Was) != b.Seen {
+		err = fmt.Errorf("%.80q of %s is not as it was shown: %w", b.Key, b.Handler, keep.ErrStale)
+	}
+	if err == nil {
+		err = s.cfg.Actor.SetShownCheckpoint(ctx, w, b.Handler, b.Key, now.Was, b.Value, d)
+	}
+	return now, err
 }
 
 // Checkpoint returns how far a producer came.

@@ -118,7 +118,7 @@ func (s *Server) proposals() {
 		if done.Waiting != nil {
 			return &deployAnswer{Status: http.StatusAccepted, Body: *waitingOf(in.Workflow, done)}, nil
 		}
-		w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+		w, err := showVersion(ctx, s.cfg.Store, in.Workflow, done.Version)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
@@ -188,7 +188,8 @@ func (s *Server) deploy(ctx context.Context, in *deploy) (Workflow, *Waiting, er
 	if done.Waiting != nil {
 		return Workflow{}, waitingOf(in.Workflow, done), nil
 	}
-	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	// Who follows at once has another version by then: an ETag of that would let its author's be replaced unseen.
+	w, err := showVersion(ctx, s.cfg.Store, in.Workflow, done.Version)
 	return w, nil, err
 }
 

@@ -207,9 +207,17 @@ func ListWorkflows(ctx context.Context, s store.Reader) ([]Workflow, error) {
 
 // ShowWorkflow returns one workflow.
 func ShowWorkflow(ctx context.Context, s store.Reader, name keep.WorkflowName) (Workflow, error) {
+	return showVersion(ctx, s, name, keep.Version{})
+}
+
+// showVersion is ShowWorkflow of one of its versions, which may not be current any more. Zero: the one that is.
+func showVersion(ctx context.Context, s store.Reader, name keep.WorkflowName, v keep.Version) (Workflow, error) {
 	w, err := s.Workflow(ctx, name)
 	if err != nil {
 		return Workflow{}, err
+	}
+	if !v.IsZero() {
+		w.Version = v
 	}
 	d, err := s.Deployment(ctx, w.Name, w.Version)
 	if err != nil {

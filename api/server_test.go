@@ -313,6 +313,30 @@ func TestAnswersOfKeysAreForAdmins(t *testing.T) {
 	}
 }
 
+// A value of a checkpoint is changed as it was shown: what was set since stays.
+func TestCheckpointAsItWasShown(t *testing.T) {
+	w := newWorld(t, nil)
+	set := func(more string) answer {
+		return w.ask("ann admin", "POST", api.Prefix+"/workflows/invoices/set-checkpoint", `{"handler":"poll","key":"since",`+more+`}`)
+	}
+	seen := func(a answer) string {
+		var c api.CheckpointChanged
+		if err := json.Unmarshal([]byte(a.Body), &c); err != nil || a.Status != 200 || c.Seen == "" {
+			t.Fatalf("%d %s: %v", a.Status, a.Body, err)
+		}
+		return c.Seen
+	}
+	unset := seen(set(`"value":1,"preview":true`))
+	set(`"value":1,"seen":"`+unset+`"`).want(t, 200, `"now":1`)
+	set(`"value":2,"seen":"`+unset+`"`).want(t, 409, "stale", "is not as it was shown")
+	one := seen(set(`"value":2,"preview":true`))
+	set(`"value":3`).want(t, 200, `"was":1`, `"now":3`) // whatever it is
+	set(`"delete":true,"seen":"`+one+`"`).want(t, 409, "stale")
+	w.ask("ann admin", "GET", api.Prefix+"/workflows/invoices/checkpoints/poll", "").want(t, 200, `"since":3`)
+	set(`"delete":true,"seen":"`+seen(set(`"delete":true,"preview":true`))+`"`).want(t, 200, `"was":3`)
+	w.ask("ann admin", "GET", api.Prefix+"/workflows/invoices/checkpoints/poll", "").want(t, 200, `"values":{}`)
+}
+
 // Of two people who decide at once one wins, and the other is told who and when.
 func TestTwoDecideAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
@@ -486,6 +510,10 @@ func (d deployer) Deploy(ctx context.Context, name keep.WorkflowName, s api.Scri
 		return operator.Deployed{Version: v}, err
 	}
 	v, err := d.w.engine.Replace(ctx, deployment, *over)
+	if err == nil && strings.Contains(s.Source, "followed") {
+		deployment.Hash = "another"
+		_, err = d.w.engine.Deploy(ctx, deployment)
+	}
 	return operator.Deployed{Version: v}, err
 }
 
@@ -577,6 +605,21 @@ func TestDeployThatNeedsMore(t *testing.T) {
 	versions("fresh").want(t, 200, `"version":"1.0","state":"rejected"`)
 	put("ann admin", "fresh", `,"give":true`, "If-None-Match", "*").want(t, 200, `"version":"2.0"`)
 	versions("none").want(t, 404)
+}
+
+// A deploy is answered with the version that it made, also if somebody else's follows at once: with the ETag of that one, which its author has
+// not seen, it would be replaced.
+func TestDeployThatIsFollowed(t *testing.T) {
+	d := &deployer{}
+	w := newWorld(t, func(c *api.Config) { c.Deployer = d })
+	d.w = w
+	put := func(source, tag string) answer {
+		return w.ask("ann author", "PUT", api.Prefix+"/workflows/invoices", `{"file":"a.js","source":"`+source+`"}`, "If-Match", tag)
+	}
+	a := put("followed", `"1.2"`)
+	a.want(t, 200, `"version":"2.0"`)
+	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"3.0"`)
+	put("mine", a.Header.Get("ETag")).want(t, 412, "3.0")
 }
 
 // Whoever deploys says what he replaces.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -62,6 +63,8 @@ type Guard struct {
 	tries limiter
 
 	rights rights // of those whose requests are under way
+
+	refused atomic.Pointer[time.Time] // when the store did not note last that a credential is used
 }
 
 // New returns a guard.
@@ -194,7 +197,7 @@ func (g *Guard) who(r *http.Request, now time.Time) (keep.Credential, Via, error
 		}
 		c, err := verify(r.Context(), g.cfg.Store, keep.CredentialToken, strings.TrimSpace(secret), now)
 		if err == nil {
-			err = g.used(r.Context(), c, now)
+			g.used(r.Context(), c, now)
 		}
 		return c, ViaToken, err
 	}
@@ -207,17 +210,21 @@ func (g *Guard) who(r *http.Request, now time.Time) (keep.Credential, Via, error
 		return c, "", err // a session ends; nobody guesses
 	}
 	if err == nil {
-		err = g.used(r.Context(), c, now)
+		g.used(r.Context(), c, now)
 	}
 	return c, ViaSession, err
 }
 
-// used notes that a credential is in use, once a minute.
-func (g *Guard) used(ctx context.Context, c keep.Credential, now time.Time) error {
-	if now.Sub(c.UsedAt) < time.Minute {
-		return nil
+// used notes that a credential is in use, once a minute. A store that takes nothing can be read all the same, and who comes may want to
+// see why it does not: nobody is refused for it, and for a minute nobody waits for it again.
+func (g *Guard) used(ctx context.Context, c keep.Credential, now time.Time) {
+	if last := g.refused.Load(); now.Sub(c.UsedAt) < time.Minute || last != nil && now.Sub(*last) < time.Minute {
+		return
 	}
-	return g.cfg.Store.UseCredential(ctx, c.ID, now)
+	if err := noteUse(ctx, g.cfg.Store, c.ID, now); err != nil && ctx.Err() == nil {
+		g.refused.Store(&now)
+		g.log.WarnContext(ctx, "the store does not note that a credential is used", "credential", c.ID, "err", err)
+	}
 }
 
 // turnAway sends people to the login, and tells programs what they need. A form that was sent after the session

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +33,9 @@ func newDoor(t testing.TB, cfg access.Config) *door {
 	t.Helper()
 	d := &door{t: t, store: memory.New()}
 	if r, ok := cfg.Store.(*revoking); ok {
+		r.Store = d.store
+	}
+	if r, ok := cfg.Store.(*unwritable); ok {
 		r.Store = d.store
 	}
 	if cfg.Store == nil {
@@ -233,6 +237,42 @@ func TestTokenEndsWhileItSignsIn(t *testing.T) {
 	}
 	if status, text := d.ask(c, "GET", "/x", nil, nil); status != 401 {
 		t.Errorf("its session: %d %s", status, text)
+	}
+}
+
+// unwritable is a store that notes no use of a credential, as one whose disk is full, or that is read-only.
+type unwritable struct {
+	*memory.Store
+	asked atomic.Int64
+}
+
+func (s *unwritable) UseCredential(context.Context, string, time.Time) error {
+	s.asked.Add(1)
+	return errors.New("no space left on device")
+}
+
+// A store that takes nothing can be read: those who may see why come in, and it is not asked to note that each time.
+func TestUnwritableStoreIsRead(t *testing.T) {
+	s := new(unwritable)
+	d := newDoor(t, access.Config{Store: s})
+	token := d.token(access.Viewer, time.Hour, time.Now())
+	c := browser(t)
+	if status, text := d.post(c, "/login", url.Values{"token": {token}}); status != 303 {
+		t.Fatalf("login: %d %s", status, text)
+	}
+	for range 3 {
+		if status, text := d.ask(http.DefaultClient, "GET", "/x", nil, bearer(token)); status != 200 || text != "true ann viewer token" {
+			t.Errorf("a token: %d %s", status, text)
+		}
+		if status, text := d.ask(c, "GET", "/x", nil, nil); status != 200 || text != "true ann viewer session" {
+			t.Errorf("a session: %d %s", status, text)
+		}
+	}
+	if n := s.asked.Load(); n != 1 {
+		t.Errorf("the store was asked %d times to note a use, want once in a minute", n)
+	}
+	if name, err := access.AgentOf(t.Context(), s, d.token(access.Agent, time.Hour, time.Now()), time.Now()); name != "ann" || err != nil {
+		t.Errorf("an agent: %q, %v", name, err)
 	}
 }
 

@@ -129,9 +129,19 @@ func AgentOf(ctx context.Context, s store.Access, secret string, now time.Time) 
 		err = ErrDenied
 	}
 	if err == nil && now.Sub(c.UsedAt) >= time.Minute {
-		err = s.UseCredential(ctx, c.ID, now)
+		_ = noteUse(ctx, s, c.ID, now) // it is for people to look at
 	}
 	return c.Name, err
+}
+
+// useWait is how long the store may take to note that a credential is used.
+const useWait = 2 * time.Second
+
+// noteUse has the store note that a credential is used.
+func noteUse(ctx context.Context, s store.Access, id string, now time.Time) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, useWait, &keep.TimeoutError{Op: "noting that a credential is used", After: useWait})
+	defer cancel()
+	return s.UseCredential(ctx, id, now)
 }
 
 // expired reports whether a credential has ended.

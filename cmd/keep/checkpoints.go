@@ -57,8 +57,9 @@ func (a *app) setCheckpointCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "set WORKFLOW PRODUCER KEY JSON", Short: "Set one value of a checkpoint",
-		Long: `Set shows what a value is and what it would be; with --yes it sets it. The next run of the producer
-begins there. Who did it, and why, is in the log of the producer's last run.`,
+		Long: `Set shows what a value is and what it would be, and the command that sets it: with --yes, and with --seen, by which
+nothing is changed if the value is another one by then. The next run of the producer begins there. Who did it, and why, is in
+the log of the producer's last run.`,
 		Args: cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A text without its quotes is the usual mistake, and would be refused by the host in other words.
@@ -66,10 +67,11 @@ begins there. Who did it, and why, is in the log of the producer's last run.`,
 				return exit.Misusef("%s is no JSON; a text is written as '\"text\"'", terminal.CutTo(args[3], 80))
 			}
 			in.Handler, in.Key, in.Value, in.Preview = keep.HandlerName(args[1]), args[2], json.RawMessage(args[3]), !yes
-			return a.setCheckpoint(cmd.Context(), keep.WorkflowName(args[0]), in)
+			return a.setCheckpoint(cmd, args, in)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, only show what would change")
+	cmd.Flags().StringVar(&in.Seen, "seen", "", seenValueUsage)
 	cmd.Flags().StringVar(&in.Note, "note", "", "why: `text` for the log of the run")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
@@ -78,7 +80,7 @@ begins there. Who did it, and why, is in the log of the producer's last run.`,
 // resetCheckpointCmd deletes all values, or one. One value goes the way of a change to it, which
 // shows values and needs the role admin for that; a whole reset shows none.
 func (a *app) resetCheckpointCmd() *cobra.Command {
-	var note string
+	var note, seen string
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "reset WORKFLOW PRODUCER [KEY]", Short: "Delete a checkpoint, or one value of it",
@@ -89,7 +91,10 @@ value needs the role admin.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, w, h := cmd.Context(), keep.WorkflowName(args[0]), keep.HandlerName(args[1])
 			if len(args) == 3 {
-				return a.setCheckpoint(ctx, w, api.CheckpointRequest{Handler: h, Key: args[2], Delete: true, Note: note, Preview: !yes})
+				return a.setCheckpoint(cmd, args, api.CheckpointRequest{Handler: h, Key: args[2], Delete: true, Note: note, Preview: !yes, Seen: seen})
+			}
+			if seen != "" {
+				return exit.Misusef("--seen is of one value: name its key")
 			}
 			if !yes {
 				return a.look(ctx, func(c *api.Client) error { return a.previewReset(ctx, c, w, h) })
@@ -108,10 +113,14 @@ value needs the role admin.`,
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, only say what would happen")
+	cmd.Flags().StringVar(&seen, "seen", "", seenValueUsage)
 	cmd.Flags().StringVar(&note, "note", "", "why: `text` for the log of the run")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
 }
+
+// seenValueUsage is of the flag by which a change is of the value that was shown, and of none that the producer, or somebody else, set since.
+const seenValueUsage = "only if the value is as it was shown: the `seen` of --json, or of the command that confirms"
 
 // previewReset says what a reset would do. It only reads, and finds a wrong name before --yes.
 func (a *app) previewReset(ctx context.Context, c *api.Client, w keep.WorkflowName, h keep.HandlerName) error {
@@ -126,8 +135,9 @@ func (a *app) previewReset(ctx context.Context, c *api.Client, w keep.WorkflowNa
 	return nil
 }
 
-// setCheckpoint changes one value, or shows what that would change.
-func (a *app) setCheckpoint(ctx context.Context, w keep.WorkflowName, in api.CheckpointRequest) error {
+// setCheckpoint changes one value, or shows what that would change, and the command that does.
+func (a *app) setCheckpoint(cmd *cobra.Command, args []string, in api.CheckpointRequest) error {
+	ctx, w := cmd.Context(), keep.WorkflowName(args[0])
 	return a.decide(ctx, func(c *api.Client) error {
 		done, err := c.SetCheckpoint(ctx, w, in)
 		if err != nil {
@@ -141,7 +151,11 @@ func (a *app) setCheckpoint(ctx context.Context, w keep.WorkflowName, in api.Che
 		}
 		fmt.Fprintf(a.Err, "Checkpoint of %s of %s, %s:\n  was: %s\n  now: %s\n", done.Handler, done.Workflow, terminal.Clean(done.Key), shown(done.Was), shown(done.Now))
 		if done.Preview {
-			fmt.Fprintln(a.Err, "Nothing was changed. Add --yes to do it.")
+			more := []string{"--yes"}
+			if done.Seen != "" { // a host of before has no name for it
+				more = append(more, "--seen", done.Seen)
+			}
+			fmt.Fprintf(a.Err, "Nothing was changed. To do it: %s\n", confirmation(cmd, args, more...))
 		}
 		if a.JSON {
 			return a.PrintJSON(done)

@@ -255,7 +255,8 @@ func (a *app) resolveKeyCmd() *cobra.Command {
 		Short: "Say what became of a request whose outcome is unknown",
 		Long: `Resolve records what you found out about a request whose outcome is unknown.
 did-not-happen releases its key: the next request with it is executed, which needs
---yes. happened records the answer that retries get.`,
+--yes. happened records the answer that retries get. With --seen, as keep keys show prints it,
+nothing is recorded if it is the outcome of another request with that key by then.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains([]string{"happened", "did-not-happen"}, args[1]) {
@@ -450,6 +451,7 @@ func (a *app) printKey(v idempotency.View) error {
 	if v.ExpiresAt != nil {
 		s.Add("expires", "%s", a.When(*v.ExpiresAt))
 	}
+	s.Add("seen", "%s", v.Seen) // for the flag --seen of a decision
 	for _, name := range slices.Sorted(maps.Keys(v.Header)) {
 		for _, value := range v.Header[name] {
 			s.Add("header", "%s: %s", terminal.Clean(name), terminal.Clean(value))

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -357,15 +358,19 @@ func (s *postgresSession) commit(ctx context.Context) error {
 	}
 	// pgconn.SafeToRetry is of no use here: it also says yes to an answer that
 	// broke off in the middle.
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Severity == "ERROR" && pg.Code != "40003" {
-		for _, class := range saidNo {
-			if strings.HasPrefix(pg.Code, class) {
-				return err
-			}
-		}
+	if refusedCommit(err) {
+		return err
 	}
 	return &doubt{err}
+}
+
+// refusedCommit reports whether an error is that of a server which refused a COMMIT, in whatever language it says so.
+func refusedCommit(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.SeverityUnlocalized != "ERROR" || pg.Code == "40003" {
+		return false
+	}
+	return slices.ContainsFunc(saidNo, func(class string) bool { return strings.HasPrefix(pg.Code, class) })
 }
 
 // end gives the connection back, or closes one that is not in a known state.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "modernc.org/sqlite"
 
 	"github.com/keep-run/keep"
@@ -495,4 +496,34 @@ func TestPagesOfEqualRows(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server that refuses a COMMIT is believed, in whatever language it says so: nothing was changed, and nobody has to ask.
+func TestRefusedCommitInGerman(t *testing.T) {
+	for says, refused := range map[*pgconn.PgError]bool{
+		{Severity: "FEHLER", SeverityUnlocalized: "ERROR", Code: "23505"}: true,
+		{Severity: "FEHLER", SeverityUnlocalized: "ERROR", Code: "40003"}: false,
+		{Severity: "ERROR", SeverityUnlocalized: "FATAL", Code: "25P03"}:  false, // in a language that has one word for both
+	} {
+		if sqldb.RefusedCommit(says) != refused {
+			t.Errorf("%+v: refused is %t, want %t", says, !refused, refused)
+		}
+	}
+	server := pgtest.StartGerman(t)
+	url := server.URL("postgres")
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE items (id INTEGER PRIMARY KEY, n INTEGER UNIQUE DEFERRABLE INITIALLY DEFERRED)`); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, sqldb.Config{URL: url})
+	if _, err := mutate(t, db, "insert", "t1", `{"table":"items","key":{"id":1},"row":{"n":7}}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mutate(t, db, "insert", "t2", `{"table":"items","key":{"id":2},"row":{"n":7}}`); class(err) != keep.ClassLogic {
+		t.Errorf("a row that the server refuses at COMMIT: %v, want a failure of class %s", err, keep.ClassLogic)
+	}
 }

@@ -190,6 +190,20 @@ var pageBreaks = []Break{
 	{"checkpoint-that-was-set-meanwhile-is-replaced", "nothing-lost", "operator/checkpoint.go",
 		`		set = append(set, *over)
 `, ``, "./operator -run TestSetShownCheckpoint"},
+	{"checkpoint-is-not-as-it-was-shown", "nothing-lost", "api/checkpoint.go",
+		`if err == nil && seenValue(now.Was) != b.Seen {`, `if false {`, "./api -run TestCheckpointAsItWasShown"},
+	{"deploy-is-answered-with-another-version", "nothing-lost", "api/deploys.go",
+		`	w, err := showVersion(ctx, s.cfg.Store, in.Workflow, done.Version)
+	return w, nil, err`, `	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
+	return w, nil, err`, "./api -run TestDeployThatIsFollowed"},
+	{"unwritable-store-lets-nobody-in", "explained", "api/access/guard.go",
+		`			g.used(r.Context(), c, now)
+		}
+		return c, ViaToken, err`, `			err = g.cfg.Store.UseCredential(r.Context(), c.ID, now)
+		}
+		return c, ViaToken, err`, "./api/access -run TestUnwritableStoreIsRead"},
+	{"unwritable-store-is-asked-each-time", "bounded", "api/access/guard.go",
+		`last != nil && now.Sub(*last) < time.Minute`, `last != nil && false`, "./api/access -run TestUnwritableStoreIsRead"},
 	{"old-page-replaces-a-secret", "nothing-lost", "web/secrets.go",
 		`case r.PostForm.Get("of") == is.Mark():`, `case r.PostForm.Get("of") == is.Mark() || is.Stored:`, "./web -run TestSecretAndAccountAreReplaced"},
 	{"old-page-revokes-another-account", "nothing-lost", "web/accounts.go",

@@ -12,7 +12,8 @@
 //     no commit waits for it.
 //   - Several hosts may work on a database: a workflow has a lease, and a commit under
 //     another epoch is refused in its own transaction. The server's clock decides.
-//   - A schema of another program or of a newer Keep is refused and not touched.
+//   - A schema of another program or of a newer Keep is refused and not touched, also if a newer one has made it
+//     that since it was opened.
 //   - Text and JSON come back to the byte, also what Postgres has no text for.
 //
 // # How commits are grouped

@@ -23,6 +23,9 @@ func SettingLock(tool keep.ToolName, s keep.Setting) int64 { return settingLock(
 // SumsLock is the lock under which sums of budgets are written, for SQL.
 const SumsLock = sumsLock
 
+// TookLong reports whether the server gave a statement up.
+func TookLong(err error) bool { return tookLong(err) }
+
 // URL returns what the database was opened with.
 func (db *DB) URL() string { return db.url }
 

@@ -17,6 +17,7 @@ import (
 // these workflows.
 type snapshot struct {
 	commit.Snapshot
+	schema int // the last migration that this program has
 	leases map[keep.WorkflowName]*leaseFact
 	topics map[topicKey]bool // that have a row
 }

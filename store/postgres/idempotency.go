@@ -150,7 +150,7 @@ func (k *Keys) Migrate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("migrate idempotency keys: %w", err)
 	}
-	return nil
+	return k.besideNewer(ctx) // which may have come while this one waited
 }
 
 // Check returns nil if the table is there and up to date, keep.ErrNoDatabase if it is missing, and what to do if it is

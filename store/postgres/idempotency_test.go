@@ -101,7 +101,7 @@ func migrateKeys(t *testing.T, url string) error {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer pool.Close()
 	return postgres.NewKeys(pool).Migrate(t.Context())

@@ -18,6 +18,7 @@ type leaseFact struct {
 	host     keep.HostID
 	epoch    int64
 	deployed bool
+	oldest   int // see oldestOf
 
 	written bool // a commit is to be written
 	wrote   progress
@@ -25,19 +26,23 @@ type leaseFact struct {
 
 // leaseFacts is where every commit begins. Rows are locked in the order of their
 // names, so that two groups never wait for each other.
-const leaseFacts = `SELECT workflow, n, commits, decided, host, epoch, deployed FROM lease WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
+const leaseFacts = `SELECT workflow, n, commits, decided, host, epoch, deployed, ` + oldestOf + ` FROM lease WHERE workflow = ANY($1) ORDER BY workflow FOR UPDATE`
 
 func (s *snapshot) scanLease(row pgx.CollectableRow) error {
 	var w keep.WorkflowName
 	l := new(leaseFact)
-	err := row.Scan(into(&w), &l.n, &l.commits, &l.decided, into(&l.host), &l.epoch, &l.deployed)
+	err := row.Scan(into(&w), &l.n, &l.commits, &l.decided, into(&l.host), &l.epoch, &l.deployed, &l.oldest)
 	s.leases[w] = l
 	return err
 }
 
-// fence refuses a commit under a lease that has ended.
+// fence refuses a commit under a lease that has ended. It refuses one without a lease of a program that must not work on the database any
+// more: a host finds that out by its heartbeat, and what is no host, as keep gateway, would work on.
 func (t *tx) fence(epoch int64) error {
-	if l := t.s.leases[t.workflow]; epoch != 0 && (l.host == "" || l.epoch != epoch) {
+	switch l := t.s.leases[t.workflow]; {
+	case epoch == 0:
+		return beside(t.s.schema, l.oldest)
+	case l.host == "" || l.epoch != epoch:
 		return fmt.Errorf("epoch %d: %w", epoch, keep.ErrFenced)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/store/postgres"
 	"github.com/keep-run/keep/testkit/storetest"
@@ -45,5 +47,22 @@ func BenchmarkLook(b *testing.B) {
 			}
 			b.ReportMetric(float64(n), "found")
 		})
+	}
+}
+
+// That the index takes long is known on a server that says so in another language, too: its search continues without it.
+func TestTookLongInGerman(t *testing.T) {
+	if err := (&pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: "ERROR", Code: "57014", Message: "storniere Anfrage wegen Zeitüberschreitung der Anfrage"}); !postgres.TookLong(err) {
+		t.Errorf("%v: is not known to have taken too long", err)
+	}
+	conn := connect(t, pgtest.StartGerman(t).URL("postgres"))
+	if _, err := conn.Exec(t.Context(), `SET statement_timeout = 1`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_sleep(60)`); !postgres.TookLong(err) {
+		t.Errorf("%v: is not known to have taken too long", err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT 1 / 0`); postgres.TookLong(err) {
+		t.Errorf("%v: is known to have taken too long", err)
 	}
 }

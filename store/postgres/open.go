@@ -175,7 +175,10 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, cfg Config) (known i
 	case cfg.ReadOnly, cfg.NoUpgrade && version > 0:
 		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
 	}
-	return known, migrate(ctx, pool, files)
+	if err := migrate(ctx, pool, files); err != nil {
+		return known, err
+	}
+	return known, besideNewer(ctx, pool, known) // while this one waited, a newer one may have brought it further
 }
 
 // writable refuses a server that takes no changes.

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -106,30 +107,47 @@ func TestForeignAndNewer(t *testing.T) {
 }
 
 // A process that waits for another to make the schema sees what was made, though its
-// connection found nothing before.
+// connection found nothing before: that of another program, and that of a newer Keep, beside which it may work or not. So does one
+// that needs the table of keys alone.
 func TestOpenSeesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
-	url := pgtest.URL(t)
-	other := connect(t, url)
-	exec := func(sql string) {
-		if _, err := other.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+	const newer = `CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT); INSERT INTO meta VALUES ('id', 'x'), ('keep_schema', '1000'), ('keep_oldest', '%s')`
+	foreign, refused, fine := `CREATE TABLE meta (id INTEGER)`, fmt.Sprintf(newer, "1000"), fmt.Sprintf(newer, "1")
+	opened := func(url string) error {
+		db := postgres.New(url, postgres.Config{Conns: 1})
+		return errors.Join(db.Open(t.Context()), db.Close())
 	}
-	exec(`SELECT pg_advisory_lock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
-	got := make(chan error)
-	go func() { got <- postgres.New(url, postgres.Config{Conns: 1}).Open(t.Context()) }()
-	for waits := 0; waits == 0; { // until it waits
-		err := other.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-			AND objid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, postgres.MigrationLock).Scan(&waits)
-		if err != nil {
-			t.Fatal(err)
+	keys := func(url string) error { return migrateKeys(t, url) }
+	for _, tt := range []struct {
+		begin func(url string) error
+		made  string
+		want  error
+	}{
+		{opened, foreign, keep.ErrForeignDatabase}, {opened, refused, keep.ErrNewerDatabase}, {opened, fine, nil},
+		{keys, foreign, nil}, {keys, refused, keep.ErrNewerDatabase}, {keys, fine, nil},
+	} {
+		url := pgtest.URL(t)
+		other := connect(t, url)
+		exec := func(sql string) {
+			if _, err := other.Exec(t.Context(), sql); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	exec(`CREATE TABLE meta (id INTEGER)`)
-	exec(`SELECT pg_advisory_unlock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
-	if err := <-got; !errors.Is(err, keep.ErrForeignDatabase) {
-		t.Errorf("Open = %v, want %v", err, keep.ErrForeignDatabase)
+		exec(`SELECT pg_advisory_lock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
+		got := make(chan error)
+		go func() { got <- tt.begin(url) }()
+		for waits := 0; waits == 0; { // until it waits
+			err := other.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+				AND objid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, postgres.MigrationLock).Scan(&waits)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec(tt.made)
+		exec(`SELECT pg_advisory_unlock(` + strconv.Itoa(postgres.MigrationLock) + `)`)
+		if err := <-got; !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", tt.made, err, tt.want)
+		}
 	}
 }
 

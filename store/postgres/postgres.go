@@ -141,7 +141,8 @@ func (db *DB) Close() error {
 //
 // A connection that is lost while the server commits leaves the fate unknown: the
 // error then is none of package keep. It is keep.ErrReplaced once the server lacks what it
-// said is committed; then every workflow is paused.
+// said is committed; then every workflow is paused. It is keep.ErrNewerDatabase for a commit without a lease once a
+// newer version has made a schema beside which this one must not work.
 func (db *DB) Commit(ctx context.Context, c keep.Commit) error {
 	err := ErrClosed
 	switch {

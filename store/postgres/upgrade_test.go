@@ -67,6 +67,25 @@ func TestBesideNewer(t *testing.T) {
 	}
 }
 
+// What is no host, as a gateway, has no heartbeat: its commits are refused on a database that it must not work on any more.
+func TestCommitBesideNewer(t *testing.T) {
+	t.Parallel()
+	url := pgtest.SchemaURL(t)
+	gateway, l := openDB(t, url, postgres.Config{}), newLoad(1)
+	exec(t, url, `UPDATE meta SET value = '1000' WHERE name = 'keep_schema'`)
+	if err := gateway.Commit(t.Context(), l.Deploy()); err != nil {
+		t.Fatalf("beside a newer one that it can live with: %v", err)
+	}
+	exec(t, url, `UPDATE meta SET value = '1000' WHERE name = 'keep_oldest'`)
+	pause := keep.Commit{Workflow: l.Workflow, At: l.At, Changes: []keep.Change{keep.SetPaused{Paused: true}}}
+	if err := gateway.Commit(t.Context(), pause); !errors.Is(err, keep.ErrNewerDatabase) {
+		t.Errorf("beside a newer one that it cannot live with: %v, want %v", err, keep.ErrNewerDatabase)
+	}
+	if w, err := gateway.Workflow(t.Context(), l.Workflow); err != nil || w.Paused {
+		t.Errorf("the workflow is paused: %t, %v", w.Paused, err)
+	}
+}
+
 // A migration that a host could not live with waits until it has gone, and takes the
 // leases of one that went without giving them back.
 func TestLeaveBehind(t *testing.T) {

@@ -103,7 +103,7 @@ func (db *DB) read(ctx context.Context, conn *pgxpool.Conn, group []*request[kee
 	b := new(pgx.Batch)
 	b.Queue("begin isolation level read committed")
 	for {
-		s := &snapshot{leases: make(map[keep.WorkflowName]*leaseFact), topics: make(map[topicKey]bool)}
+		s := &snapshot{schema: db.schema, leases: make(map[keep.WorkflowName]*leaseFact), topics: make(map[topicKey]bool)}
 		reads.queue(b, s)
 		if err := send(ctx, conn, b); err != nil {
 			return nil, err
