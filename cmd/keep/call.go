@@ -66,6 +66,9 @@ func (a *app) callAPI(ctx context.Context, method, path string, body []byte, key
 	}
 	defer res.Body.Close()
 	if err := a.showAnswer(res.Body); err != nil {
+		if method != http.MethodGet && method != http.MethodHead && res.StatusCode < http.StatusMultipleChoices {
+			return client.Done(err)
+		}
 		return err
 	}
 	switch {

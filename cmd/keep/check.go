@@ -107,6 +107,10 @@ func (a *app) check(ctx context.Context, path string) error {
 		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, whole, conns)...)
 		r.Problems = append(r.Problems, checkAround(ctx, whole, p, scripts, r.Workflows)...)
 	}
+	// What was not looked at since somebody stopped it is no warning: a check that was not made must not pass.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	terminal.SortProblems(r.Problems)
 	return a.printCheck(r)
 }

@@ -75,6 +75,9 @@ func (d *docReader) run(ctx context.Context, topic string) error {
 		if !ok {
 			return exit.Misusef("there is no document %q; keep docs --list names them", topic)
 		}
+		if d.JSON {
+			return d.PrintJSON(map[string]string{"text": text})
+		}
 		_, err := fmt.Fprint(d.Out, text)
 		return err
 	}

@@ -33,21 +33,14 @@ With --compact it then writes an SQLite file anew without its free pages, if no
 law is broken. It needs as much disk again meanwhile, and no host may be running.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.doctor(cmd.Context(), servers); err != nil || !compact {
+			cfg, err := a.LoadConfig(".")
+			if cfg == nil {
 				return err
 			}
-			// To compact must not make a database where there is none.
-			if err := a.withStore(cmd.Context(), database.ToRead, func(*config.Config, database.DB) error { return nil }); err != nil {
+			if err := a.doctor(cmd.Context(), cfg, err, servers); err != nil || !compact {
 				return err
 			}
-			// In the role of a host, so that no other process has the file.
-			return a.withStore(cmd.Context(), database.ToHost, func(_ *config.Config, db database.DB) error {
-				file, ok := db.(*sqlite.DB)
-				if !ok {
-					return exit.Misusef("--compact is for files of SQLite; Postgres has autovacuum")
-				}
-				return file.Compact(cmd.Context())
-			})
+			return compactFile(cmd.Context(), cfg)
 		},
 	}
 	cmd.Flags().BoolVar(&servers, "servers", false, "start or connect to each MCP server, and compare what is declared of its tools with what it lists; no tool is called")
@@ -73,14 +66,32 @@ type violation struct {
 	Why    string  `json:"why"`
 }
 
-// doctor continues after a mistake in the configuration: the database is the more
-// important half. A broken law is status 1 and comes before mistakes in keep.toml, which are
-// status 2: only the latter can be repaired by who reads it.
-func (a *app) doctor(ctx context.Context, servers bool) error {
-	cfg, err := a.LoadConfig(".")
-	if cfg == nil {
+// compactFile compacts the database that was examined, whatever keep.toml names by now.
+func compactFile(ctx context.Context, cfg *config.Config) (err error) {
+	// To compact must not make a database where there is none.
+	db, err := database.Open(ctx, cfg, database.ToRead)
+	if err == nil {
+		err = db.Close()
+	}
+	if err != nil {
 		return err
 	}
+	// In the role of a host, so that no other process has the file.
+	if db, err = database.Open(ctx, cfg, database.ToHost); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	file, ok := db.(*sqlite.DB)
+	if !ok {
+		return exit.Misusef("--compact is for files of SQLite; Postgres has autovacuum")
+	}
+	return file.Compact(ctx)
+}
+
+// doctor continues after a mistake in the configuration, which err is: the database is the more
+// important half. A broken law is status 1 and comes before mistakes in keep.toml, which are
+// status 2: only the latter can be repaired by who reads it.
+func (a *app) doctor(ctx context.Context, cfg *config.Config, err error, servers bool) error {
 	d := diagnosis{Version: buildinfo.Read().Version, DB: database.FullName(cfg.DB), Problems: []terminal.Problem{}, Violations: []violation{}}
 	if cfg.File != "" {
 		d.Config = &cfg.File

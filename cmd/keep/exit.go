@@ -46,6 +46,18 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 	return exit.Of(err)
 }
 
+// withLost adds to the error of a verb that not all which it printed could be written, if it does not say so itself.
+func (a *app) withLost(err error) error {
+	switch lost := a.Lost(); {
+	case lost == nil || errors.Is(err, lost):
+		return err
+	case err == nil:
+		return client.Done(lost)
+	default:
+		return errors.Join(err, fmt.Errorf("not all of the output can be written: %w", lost))
+	}
+}
+
 // A complaint is one error, as programs read it.
 type complaint struct {
 	Code    string  `json:"code"` // see exit.Name

@@ -371,6 +371,9 @@ func (a *app) gatewayInstallCmd() *cobra.Command {
 // directory of its own choice. The list as JSON is the same for all that have a file of servers.
 func (a *app) printInstall(self, file string) error {
 	entry := map[string]any{"mcpServers": map[string]any{"keep": map[string]any{"command": self, "args": []string{"gateway", "--config", file}}}}
+	if a.JSON {
+		return a.PrintJSON(entry)
+	}
 	text, err := json.MarshalIndent(entry, "", "  ")
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/pair"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
 	"github.com/keep-run/keep/cmd/keep/internal/prove"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector/mcp"
 )
@@ -145,8 +146,8 @@ func (a *app) printDraft(server string, drafts []pair.Tool) error {
 		fmt.Fprintln(a.Err, "\nNothing was called, and nothing written. No tool of these takes a mark that another one could show.")
 		return nil
 	}
-	fmt.Fprintf(a.Err, "\nNothing was called, and nothing written. A guess counts when it was proved by calls, on an account that may be harmed:\n  keep gateway pair %s.%s --params '%s'\n",
-		server, terminal.Clean(drafts[i].Name), terminal.Clean(strings.ReplaceAll(drafts[i].Example(), "'", `'\''`)))
+	fmt.Fprintf(a.Err, "\nNothing was called, and nothing written. A guess counts when it was proved by calls, on an account that may be harmed:\n  keep gateway pair %s --params %s\n",
+		terminal.Clean(shell.Word(server+"."+drafts[i].Name)), terminal.Clean(shell.Word(drafts[i].Example()))) // a server says both
 	return nil
 }
 
@@ -220,6 +221,10 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 		return err
 	}
 	status := a.reportProof(cfg, r, filepath.Join(cfg.Dir, "proofs", trial.Server.Name()+"."+url.PathEscape(trial.Tool.Name)+".html"))
+	// What no report names stays in the note.
+	if e, said := errors.AsType[*exit.Error](status); status != nil && !(said && e.Reported()) {
+		return status
+	}
 	// Only the line of this proof goes; that of an earlier one stays until a person removes it, and that of another one which
 	// runs beside it until that ends.
 	return errors.Join(status, changeNote(note, func(text string) string { return strings.Replace(text, line, "", 1) }))

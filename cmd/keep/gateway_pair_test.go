@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -43,6 +45,7 @@ type makes struct {
 	ignores bool          // it takes a key, and makes a note more of each call
 	echoes  bool          // its search shows what it was asked for
 	silent  bool          // its lists show nothing
+	cuts    bool          // it makes a note, and the connection breaks before its answer
 	lag     time.Duration // until they show a note
 }
 
@@ -110,7 +113,17 @@ func newShelf(t *testing.T, how makes) *shelf {
 			return find("")
 		})
 	}
-	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))
+	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before, answer := s.made(""), httptest.NewRecorder()
+		inner.ServeHTTP(answer, r)
+		if how.cuts && s.made("") > before {
+			panic(http.ErrAbortHandler)
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes()) // the client may be gone
+	}))
 	t.Cleanup(func() {
 		web.CloseClientConnections()
 		web.Close()
@@ -277,6 +290,42 @@ func TestGatewayPairKilled(t *testing.T) {
 				t.Errorf("the note of what was made became %q, %v", after, err)
 			}
 		})
+	}
+}
+
+// A call that got no answer may have made something: the report names it, to be removed. If that cannot be written, the note of
+// the proof stays.
+func TestGatewayPairNamesWhatMayBeMade(t *testing.T) {
+	t.Parallel()
+	s, dir := newShelf(t, makes{cuts: true}), t.TempDir()
+	put(t, dir, "keep.toml", fmt.Sprintf("[gateway.servers.shelf]\nurl = %q\n", s.url))
+	prove := []string{"gateway", "pair", "shelf.create_note", "--params", pairParams, "--yes", "--json"}
+	out, status := keepAt(t, dir, prove...)
+	var r struct {
+		Tools []struct{ Made []struct{ Token string } }
+	}
+	noError(t, json.Unmarshal([]byte(out), &r))
+	if status != exit.Failed || s.made("") != 1 || len(r.Tools) != 1 || len(r.Tools[0].Made) != 1 || s.made(r.Tools[0].Made[0].Token) != 1 {
+		t.Errorf("status %d, %d notes were made, and the report is %s", status, s.made(""), out)
+	}
+	proofs := filepath.Join(dir, "proofs")
+	page, note := filepath.Join(proofs, "shelf.create_note.html"), filepath.Join(proofs, "pair-shelf.create_note.txt")
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "to be removed") {
+		t.Errorf("the page: %v\n%s", err, text)
+	}
+	if _, err := os.Stat(note); err == nil {
+		t.Error("the note stays beside a report")
+	}
+	if out, _ := keepAt(t, dir, "gateway", "pair", "shelf.create_note", "--params", `{"title":""}`, "--yes", "--json"); !strings.Contains(out, `"made": []`) || s.made("") != 1 {
+		t.Errorf("a call that is refused: %s", out)
+	}
+	noError(t, os.Remove(page))
+	noError(t, os.Mkdir(page, 0o700)) // where no report can be written
+	if out, status = keepAt(t, dir, prove...); status != exit.Failed {
+		t.Errorf("status %d: %s", status, out)
+	}
+	if text, err := os.ReadFile(note); err != nil || s.made("") != 2 {
+		t.Errorf("%d notes were made, and what names the last is gone: %q, %v", s.made(""), text, err)
 	}
 }
 

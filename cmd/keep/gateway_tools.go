@@ -17,6 +17,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector/mcp"
 	"github.com/keep-run/keep/gateway"
@@ -222,7 +223,7 @@ func (a *app) acceptTool(ctx context.Context, tool keep.ToolName, shown string) 
 		case a.JSON:
 			return a.PrintJSON(t)
 		case shown != "":
-			fmt.Fprintf(a.Err, "%s is accepted as %s.\n", tool, pin.Short(t.Hash))
+			fmt.Fprintf(a.Err, "%s is accepted as %s.\n", terminal.Clean(string(tool)), pin.Short(t.Hash))
 			return nil
 		case !t.State.Stopped():
 			return exit.Misusef("%s is as it was agreed to: there is nothing to accept", tool)
@@ -235,13 +236,13 @@ func (a *app) acceptTool(ctx context.Context, tool keep.ToolName, shown string) 
 // printChanges prints old beside new. Every line of a server's text is indented and clean, so
 // that none can look like one of Keep's own.
 func (a *app) printChanges(t gatewayTool) {
-	fmt.Fprintf(a.Out, "%s is %s (%s).\n", t.Tool, t.State, a.At(*t.ListedAt))
+	fmt.Fprintf(a.Out, "%s is %s (%s).\n", terminal.Clean(string(t.Tool)), t.State, a.At(*t.ListedAt))
 	for _, c := range t.Changes {
 		fmt.Fprintf(a.Out, "\n%s\n", terminal.Clean(c.Member))
 		printLines(a, "  - ", c.Old)
 		printLines(a, "  + ", c.New)
 	}
-	fmt.Fprintf(a.Err, "\nNothing was changed. To accept it: keep gateway tools accept %s --as %s\n", t.Tool, pin.Short(*t.Listed))
+	fmt.Fprintf(a.Err, "\nNothing was changed. To accept it: keep gateway tools accept %s --as %s\n", terminal.Clean(shell.Word(string(t.Tool))), pin.Short(*t.Listed))
 }
 
 // printLines prints a text of a server, each of its lines with the same beginning.

@@ -59,6 +59,9 @@ func (g *guider) run(args []string) error {
 	}
 	switch {
 	case g.llms:
+		if g.JSON {
+			return g.PrintJSON(map[string]string{"text": guide.LLMs()})
+		}
 		return g.print(guide.LLMs())
 	case g.skill != "":
 		return g.writeSkill()

@@ -48,5 +48,5 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	a.JSON = a.JSON || !a.started && slices.Contains(args, "--json") // a flag before it may be wrong
-	return a.finish(cmd, err)
+	return a.finish(cmd, a.withLost(err))
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/given"
@@ -80,6 +80,11 @@ func (p *planner) run(ctx context.Context) (err error) {
 	if p.due && (p.event != "" || p.topic != "" || p.input != "" || p.at != "") {
 		return exit.Misusef("--due is of all producers and jobs, and --event, --input and --at name what is planned: leave one of them out")
 	}
+	if p.html != "" {
+		if err := mayReplace(p.html, beginsPage); err != nil {
+			return err
+		}
+	}
 	cfg := plan.Config{Due: p.due}
 	if cfg.Event, err = p.given(); err != nil {
 		return err
@@ -120,7 +125,7 @@ func (p *planner) arg() string {
 	if p.path == "." {
 		return ""
 	}
-	return " " + terminal.Clean(p.path)
+	return " " + terminal.Clean(shell.Word(p.path))
 }
 
 // given returns the event of --topic and --event; nil if there is none. Its JSON has the form in
@@ -316,7 +321,7 @@ func (p *planner) print(made *plan.Plan) error {
 
 // writePlan writes the plan as a page, over one of before.
 func writePlan(name string, made *plan.Plan) error {
-	f, err := os.Create(name)
+	f, err := openReport(name, beginsPage, 0o666)
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}

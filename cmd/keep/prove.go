@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,6 +89,9 @@ func (a *app) prove(cmd *cobra.Command, name string, f proveFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := mayReplace(pageOf(cfg, name, f.page), beginsPage); err != nil { // before the first call
+		return err
+	}
 	if err := a.agree(cmd, name, plans, f.yes); err != nil {
 		return err
 	}
@@ -159,19 +163,22 @@ func (a *app) agree(cmd *cobra.Command, name string, plans []prove.Plan, yes boo
 		return exit.Misusef("nothing was sent: say --yes if this may be made")
 	}
 	fmt.Fprint(a.Err, "\nMay it be made? Write yes: ")
-	line, err := bufio.NewReader(in).ReadString('\n')
+	line, err := bufio.NewReader(untilDone{cmd.Context(), in}).ReadString('\n')
 	if err != nil || strings.TrimSpace(line) != "yes" {
 		return exit.Failedf("nothing was sent")
 	}
 	return nil
 }
 
+// pageOf returns the file of a report's page.
+func pageOf(cfg *config.Config, connection, file string) string {
+	return cmp.Or(file, filepath.Join(cfg.Dir, "proofs", connection+".html"))
+}
+
 // reportProof prints a report and writes its page; one does not depend on the other. The status is 1
 // if a tool showed less than keep.toml believes of it, or if the proof was stopped.
 func (a *app) reportProof(cfg *config.Config, r prove.Report, file string) error {
-	if file == "" {
-		file = filepath.Join(cfg.Dir, "proofs", r.Connection+".html")
-	}
+	file = pageOf(cfg, r.Connection, file)
 	err := writePage(file, r)
 	if a.JSON {
 		err = errors.Join(a.PrintJSON(r), err)
@@ -191,7 +198,7 @@ func writePage(file string, r prove.Report) (err error) {
 		return err
 	}
 	// Over the page of an earlier proof: the newest counts.
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := openReport(file, beginsPage, 0o600)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/rehearsal/scripttest"
 )
@@ -113,7 +114,7 @@ func (t *tester) keepTest(made api.RecordedTest) error {
 		_, err := t.Out.Write([]byte(made.Text))
 		return err
 	}
-	fmt.Fprintf(t.Out, "%s has a test that passes on version %s of %s. Run it: keep test %s\n", terminal.Clean(t.out), made.Version, made.Workflow, terminal.Clean(t.out))
+	fmt.Fprintf(t.Out, "%s has a test that passes on version %s of %s. Run it: keep test %s\n", terminal.Clean(t.out), made.Version, made.Workflow, terminal.Clean(shell.Word(t.out)))
 	return nil
 }
 

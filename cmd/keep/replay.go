@@ -103,6 +103,9 @@ func (p *replayer) script() (api.Script, error) {
 			root = cfg.Dir
 		}
 	}
+	if err := project.FinishWrites(root); err != nil { // of an edit that was killed
+		return api.Script{}, err
+	}
 	b, err := sandbox.Build(root, file)
 	if found := project.Problems(root, err); len(found) > 0 {
 		p.PrintProblems(found)

@@ -24,6 +24,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host/notify"
+	"github.com/keep-run/keep/view"
 )
 
 // runCmd is for cron, CI and tests: it ends, and its status says how it went.
@@ -126,7 +127,7 @@ type runCount struct {
 }
 
 // summarize prints what was done and returns the error that ends the command. The counts are those
-// of this command; questions and open runs are those of its workflows, also from before it:
+// of this command; questions and open runs are those of its workflows, and those that their runs wait for with others, also from before it:
 // a status of 0 says that nothing is left to decide.
 func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress, idle bool, why string) error {
 	sum := runSummary{Idle: idle, Workflows: []runCount{}, Escalations: []api.Escalation{}}
@@ -148,12 +149,18 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 			return err
 		}
 		sum.Escalations = append(sum.Escalations, qs...)
+		shared, err := sharedQuestions(ctx, s.DB, name)
+		if err != nil {
+			return err
+		}
+		sum.Escalations = append(sum.Escalations, shared...)
 		runs, _, err := api.ListRuns(ctx, s.DB, keep.RunFilter{Workflow: name, Open: true}, keep.Page{})
 		if err != nil {
 			return err
 		}
 		open = append(open, runs...)
 	}
+	sum.Escalations = eachOnce(sum.Escalations)
 	// Who has a workflow explains why this command did not come to an end.
 	if !idle {
 		if sum.Elsewhere, err = s.Remote(ctx); err != nil {
@@ -169,6 +176,31 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 		return err
 	}
 	return a.verdict(s, sum, open, why)
+}
+
+// sharedQuestions returns the open questions that runs of a workflow wait for together with others: about an account, a budget, a
+// tool whose calls are stopped or a connection. They are of no workflow, or of the one that came to them first.
+func sharedQuestions(ctx context.Context, db database.DB, name keep.WorkflowName) (out []api.Escalation, err error) {
+	st, err := view.ReadSituation(ctx, db, name, keep.MaxPage)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range st.Runs[name] {
+		if q := r.Question; q != nil && q.Workflow != name {
+			out = append(out, api.EscalationOf(*q))
+		}
+	}
+	return out, nil
+}
+
+// eachOnce returns questions without those that came before.
+func eachOnce(all []api.Escalation) []api.Escalation {
+	seen := make(map[keep.EscalationID]bool, len(all))
+	return slices.DeleteFunc(all, func(q api.Escalation) bool {
+		before := seen[q.ID]
+		seen[q.ID] = true
+		return before
+	})
 }
 
 // look reads whether the workflow is at work at all, and what waits in it.
@@ -285,7 +317,7 @@ func (a *app) openSession(ctx context.Context, p *project.Project, committed fun
 	env := a.env()
 	if term.IsTerminal(int(os.Stdin.Fd())) && a.TTY {
 		env.AskRenames = func(e *project.RenameError, scripts []project.Script, conns []connector.Connection) bool {
-			return e.AskRenames(os.Stdin, a.Err, scripts, conns)
+			return e.AskRenames(untilDone{ctx, os.Stdin}, a.Err, scripts, conns)
 		}
 	}
 	s, found, err := env.Prepare(ctx, p)

@@ -68,8 +68,10 @@ func (a *app) printStatus(s api.Status) error {
 		a.heading("Unknown keys", *n)
 		fmt.Fprintln(a.Out, "  requests whose outcome nobody knows: keep keys --status unknown, then keep keys resolve")
 	}
-	// A database of keep proxy or keep gateway has no workflows; what it asks is shown all the same.
-	if len(s.Workflows) == 0 && len(s.NeedsYou) == 0 {
+	// A database of keep proxy or keep gateway has no workflows; what it asks is shown all the same, and what is wrong with its host.
+	said := s
+	said.KeysUnknown = nil // are above
+	if len(s.Workflows) == 0 && statusCode(said) == nil {
 		fmt.Fprintln(a.Err, "There are no workflows yet: keep deploy PATH, or keep dev PATH.")
 		return nil
 	}

@@ -134,6 +134,26 @@ func TestStatusOfNoWorkflow(t *testing.T) {
 	}
 }
 
+// What ends keep status --exit-code with 1 is said, also where there is no workflow.
+func TestStatusSaysWhatIsWrongWithoutWorkflows(t *testing.T) {
+	t.Parallel()
+	reason := "keep.toml:3:1: no such thing"
+	for name, s := range map[string]api.Status{
+		"config":   {Config: &api.Settings{Refused: &api.RefusedSetting{Reason: reason}}},
+		"database": {Refusal: &api.Refusal{Reason: reason}},
+		"people":   {NotTold: []api.NotTold{{Sink: "webhook", Error: reason}}},
+	} {
+		out, talk := new(strings.Builder), new(strings.Builder)
+		if err := newApp(out, talk).printStatus(s); err != nil || statusCode(s) == nil || !strings.Contains(out.String(), reason) {
+			t.Errorf("%s: %v, status %v: it says %q %q", name, err, statusCode(s), out, talk)
+		}
+	}
+	out, talk := new(strings.Builder), new(strings.Builder)
+	if err := newApp(out, talk).printStatus(api.Status{}); err != nil || out.Len() > 0 || !strings.Contains(talk.String(), "no workflows yet") {
+		t.Errorf("nothing is wrong: %v, %q %q", err, out, talk)
+	}
+}
+
 // prettyJSON returns v as lines that can be compared.
 func prettyJSON(t *testing.T, v any) string {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -108,8 +107,20 @@ type testResult struct {
 // a letter would otherwise be green in CI forever. Reports are written before the status is
 // decided, since they are wanted most for tests that failed.
 func (t *tester) run(ctx context.Context) error {
-	if _, _, err := project.Look(t.path); err != nil {
+	at, info, err := project.Look(t.path)
+	if err != nil {
 		return err
+	}
+	if !info.IsDir() {
+		at = filepath.Dir(at)
+	}
+	if err := t.FinishWritesOf(at); err != nil { // tests and scripts of one edit belong together
+		return err
+	}
+	if t.junit != "" {
+		if err := mayReplace(t.junit, beginsJUnit); err != nil {
+			return err
+		}
 	}
 	files, err := scripttest.Find(t.path)
 	if err != nil {
@@ -213,8 +224,8 @@ func (s *suiteRunner) prepare(ctx context.Context, file string) (p preparedSuite
 	if err != nil {
 		return p, err
 	}
-	if s.PrintProblems(found); terminal.HasErrors(found) {
-		return p, exit.With(exit.Misused)
+	if len(found) > 0 {
+		return p, &project.FoundError{Found: found}
 	}
 	// A file of tests is about one script, so the project of that file has one.
 	p.cfg.Script, p.cfg.Policy, p.tests = scripts[0].Workflow, &of.Cfg.Policy, f.Tests
@@ -242,8 +253,7 @@ func (s *suiteRunner) read(ctx context.Context, file string) (*scripttest.File, 
 	}
 	f, err := scripttest.ReadScript(ctx, rt, of.Root, file)
 	if found := project.Problems(of.Root, err); len(found) > 0 {
-		s.PrintProblems(found)
-		return nil, exit.With(exit.Misused)
+		return nil, &project.FoundError{Found: found}
 	}
 	if err != nil {
 		return nil, exit.Misusef("%w", err)
@@ -292,7 +302,7 @@ func report(suites []scripttest.Suite) testReport {
 
 // writeJUnit writes the report that CI systems read, over one of before.
 func writeJUnit(name string, suites []scripttest.Suite) error {
-	f, err := os.Create(filepath.Clean(name))
+	f, err := openReport(name, beginsJUnit, 0o666)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
@@ -344,9 +354,7 @@ func (t *tester) again(ctx context.Context) error {
 	watching.Go(func() { (&dev.Watcher{Root: abs, Log: t.log}).Run(ctx, changed) })
 	for {
 		if err := t.run(ctx); err != nil && ctx.Err() == nil {
-			if e, ok := errors.AsType[*exit.Error](err); !ok || !e.Reported() {
-				fmt.Fprintf(t.Err, "%s %s\n", t.Ink.Red("keep:"), terminal.CleanText(err.Error()))
-			}
+			t.finish(nil, err) // there is no status before the end
 		}
 		select {
 		case <-ctx.Done():

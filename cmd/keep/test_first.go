@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/project"
+	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/rehearsal/scripttest"
 )
@@ -91,14 +92,14 @@ func (t *tester) recordCommand(of *project.Project, run keep.RunID, file string)
 	file = filepath.FromSlash(file)
 	cmd, db := "", ""
 	if here, err := t.LoadConfig("."); err != nil || here.Dir != of.Cfg.Dir || of.Root != here.Dir {
-		cmd = "cd " + terminal.Clean(terminal.Short(of.Root)) + " && "
+		cmd = "cd " + terminal.Clean(shell.Word(terminal.Short(of.Root))) + " && "
 	} else {
 		file = terminal.Short(filepath.Join(of.Root, file))
 	}
 	if t.DB != "" && !database.IsPostgres(of.Cfg.DB) { // of which the address may have a secret
-		db = " --db " + terminal.Clean(of.Cfg.DB)
+		db = " --db " + terminal.Clean(shell.Word(of.Cfg.DB))
 	}
-	return fmt.Sprintf("%skeep test --record %s --out %s%s", cmd, run, terminal.Clean(file), db)
+	return fmt.Sprintf("%skeep test --record %s --out %s%s", cmd, run, terminal.Clean(shell.Word(file)), db)
 }
 
 // written returns the text of a first test of one of the scripts; empty if none can be read. It

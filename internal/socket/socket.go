@@ -29,21 +29,31 @@ func Listen(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // it knows the first name
-	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
+	err = os.Chmod(made, 0o600)
+	own, statErr := os.Lstat(made)
+	if err = errors.Join(err, statErr); err == nil {
+		err = os.Rename(made, path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &listener{l, path}, nil
+	return &listener{l, path, own}, nil
 }
 
 // A listener takes its file away when it is closed.
 type listener struct {
 	net.Listener
 	path string
+	own  fs.FileInfo // the file
 }
 
-// Close closes the socket and removes its file.
+// Close closes the socket and removes its file. One that replaced it stays: it is of another process, as where two hosts of one
+// Postgres are given one place.
 func (l *listener) Close() error {
-	err := os.Remove(l.path)
+	is, err := os.Lstat(l.path)
+	if err == nil && os.SameFile(is, l.own) {
+		err = os.Remove(l.path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // closed before
 	}

@@ -3,6 +3,7 @@ package socket_test
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -52,6 +53,28 @@ func TestListen(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
 	}
+}
+
+// A listener whose socket was replaced takes its own away, and not that of another process: commands would find no host where one runs.
+func TestCloseLeavesTheSocketOfAnother(t *testing.T) {
+	path := place(t)
+	first, err := socket.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := socket.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the socket of the second is gone: %v", err)
+	}
+	conn.Close()
 }
 
 // place returns where a socket may be.

@@ -67,13 +67,18 @@ func (e Env) Call(ctx context.Context, cfg *config.Config, open Opener, f func(c
 	}
 	err = f(&api.Client{Transport: w})
 	if out, ok := errors.AsType[*fs.PathError](err); ok && w.changed && out.Op == "write" && out.Path == os.Stdout.Name() {
-		return fmt.Errorf("what was asked for was done, and only what came of it cannot be written: %w", err)
+		return Done(err)
 	}
 	// A daemon of another version does not know the address, which nobody who types a command has seen.
 	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Kind == api.KindNoRoute || p.Kind == api.KindMethod) && w.daemon != nil {
 		return fmt.Errorf("the running %s does not know this command, which is of %s; restart it with this version", w.daemon, buildinfo.Read().Version)
 	}
 	return err
+}
+
+// Done is the error of what was done, and of which the output is lost: it must not be repeated for that.
+func Done(err error) error {
+	return fmt.Errorf("what was asked for was done, and only what came of it cannot be written: %w", err)
 }
 
 // host returns the environment for an API in this process.

@@ -57,12 +57,11 @@ func (e Env) findDaemon(ctx context.Context, cfg *config.Config) *runningDaemon 
 	if socket == "" {
 		return nil
 	}
-	info, err := os.Lstat(socket)
-	switch {
-	case err != nil || info.Mode()&fs.ModeSocket == 0:
+	if info, err := os.Lstat(socket); err != nil || info.Mode()&fs.ModeSocket == 0 {
 		return nil
-	case info.Mode().Perm()&0o077 != 0: // not as socket.Listen makes them
-		fmt.Fprintf(e.Err, "%s %s is not used: others can open it too (mode %#o, want 0600).\n", e.Ink.Yellow("keep:"), terminal.Short(socket), info.Mode().Perm())
+	}
+	if err := ownersAlone(socket); err != nil {
+		fmt.Fprintf(e.Err, "%s %s.\n", e.Ink.Yellow("keep:"), terminal.Clean(err.Error()))
 		return nil
 	}
 	d := newDaemon(socket)
@@ -84,6 +83,14 @@ func (e Env) findDaemon(ctx context.Context, cfg *config.Config) *runningDaemon 
 			e.Ink.Yellow("keep:"), d, terminal.Clean(mine))
 	}
 	return d
+}
+
+// ownersAlone returns why a socket that is there is not used: it is not as socket.Listen makes them, so that somebody else may have.
+func ownersAlone(socket string) error {
+	if info, err := os.Lstat(socket); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s is not used: others can open it too (mode %#o, want 0600)", terminal.Short(socket), info.Mode().Perm())
+	}
+	return nil
 }
 
 // Errors of meet, said after the name of a socket.
@@ -171,6 +178,9 @@ func CallDaemon(ctx context.Context, cfg *config.Config, method, path string, bo
 	}
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
+	}
+	if err := ownersAlone(socket); err != nil { // it would be told what is sent, and answer as the host
+		return nil, exit.NoDatabase(err)
 	}
 	d := newDaemon(socket)
 	err = d.meet(ctx)

@@ -85,7 +85,7 @@ func (tr Trial) Prove(ctx context.Context) Proof {
 		out.Tool.Calls, out.Tool.Found = out.Tool.Calls+probe.Calls, out.Tool.Found+probe.Found
 		out.Tool.Made = append(probe.Made, out.Tool.Made...)
 	}
-	out.Tool.Calls, out.Tool.Made = out.Tool.Calls+before.Calls, append(before.Made, out.Tool.Made...)
+	out.Tool.Calls, out.Tool.Made = out.Tool.Calls+before.Calls, append(append([]prove.Made{}, before.Made...), out.Tool.Made...)
 	if before.Calls > 0 {
 		out.Tool.Faults = append(ofKey(key, before), out.Tool.Faults...)
 	}
@@ -115,11 +115,14 @@ func (tr Trial) probe(ctx context.Context, p mcp.Pairing) (*mcp.Lookup, prove.To
 		return nil, out
 	}
 	out.Calls++
-	if _, err := plan.Tool.Mutate(ctx, m); err != nil {
+	_, err := plan.Tool.Mutate(ctx, m)
+	if !prove.Refused(err) { // also if no answer came, or one that does not say that nothing was made
+		out.Made = append(out.Made, prove.Made{What: "looking for the mark", Token: m.Token, Target: m.Target, Params: m.Payload})
+	}
+	if err != nil {
 		out.Faults = append(out.Faults, fmt.Sprintf("the call was answered with an error: %v", err))
 		return nil, out
 	}
-	out.Made = append(out.Made, prove.Made{What: "looking for the mark", Token: m.Token, Target: m.Target, Params: m.Payload})
 	began := time.Now()
 	for pause := 20 * time.Millisecond; ctx.Err() == nil; pause = min(pause*3/2, 5*time.Second) {
 		for _, l := range candidates {

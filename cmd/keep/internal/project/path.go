@@ -48,7 +48,7 @@ func Look(name string) (abs string, info fs.FileInfo, err error) {
 		return "", nil, fmt.Errorf("find the workflow: %w", err)
 	}
 	if to, linkErr := os.Readlink(abs); linkErr == nil {
-		return "", nil, &PathError{what: fmt.Sprintf("%s is a link to %s, which does not exist", name, to), err: err}
+		return "", nil, &PathError{what: fmt.Sprintf("%s is a link to %s, which does not exist", name, terminal.Clean(to)), err: err}
 	}
 	missing, dir := abs, filepath.Dir(abs)
 	// The nearest directory that is there: what is missing in it is the mistake, and not what would be below.
@@ -136,7 +136,7 @@ func listed(files []string) string {
 	}
 	names := make([]string, len(files))
 	for i, f := range files {
-		names[i] = terminal.Short(f)
+		names[i] = terminal.Clean(terminal.Short(f))
 	}
 	return "Scripts there: " + strings.Join(names, ", ") + more
 }

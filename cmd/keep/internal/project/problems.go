@@ -29,6 +29,9 @@ func Problems(root string, err error) []terminal.Problem {
 		}
 		return out
 	}
+	if e, ok := errors.AsType[*FoundError](err); ok {
+		return e.Found
+	}
 	if e, ok := errors.AsType[*config.Error](err); ok {
 		return ConfigProblems(e.Problems, workflow.Error)
 	}
@@ -66,6 +69,21 @@ func Problems(root string, err error) []terminal.Problem {
 	}
 	return nil
 }
+
+// A FoundError rejects scripts for problems that were found in them, which Problems returns.
+type FoundError struct{ Found []terminal.Problem }
+
+// Error is all of them.
+func (e *FoundError) Error() string {
+	lines := make([]string, 0, len(e.Found))
+	for _, p := range e.Found {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Unwrap returns the status.
+func (e *FoundError) Unwrap() error { return exit.With(exit.Misused) }
 
 // withCode gives problems their code.
 func withCode(code string, all []terminal.Problem) []terminal.Problem {

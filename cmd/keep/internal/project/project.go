@@ -167,6 +167,15 @@ func (f *Flags) OpenProject(name string) (*Project, error) {
 	return p, errors.Join(err, globErr)
 }
 
+// FinishWritesOf finishes what WriteTogether began in the project that a directory is of, before a file of it is read that is no script.
+func (f *Flags) FinishWritesOf(dir string) error {
+	root := dir
+	if cfg, _ := f.LoadConfig(dir); cfg != nil && within(cfg.Dir, dir) { // what is wrong with it is said later
+		root = cfg.Dir
+	}
+	return FinishWrites(root)
+}
+
 // within reports whether dir is root or below it.
 func within(root, dir string) bool {
 	rel, err := filepath.Rel(root, dir)

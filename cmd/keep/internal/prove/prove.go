@@ -247,8 +247,8 @@ func passes(err error) bool {
 	return ok && f.Class == keep.ClassTransient
 }
 
-// refused reports whether an error says that nothing was done.
-func refused(err error) bool {
+// Refused reports whether an error says that nothing was done.
+func Refused(err error) bool {
 	f, ok := errors.AsType[*keep.Failure](err)
 	return ok && f.Class != keep.ClassUnknown
 }

@@ -84,7 +84,7 @@ func (t *prover) report() Tool {
 		if tr.shown >= 0 {
 			made.Effects = &tr.shown
 		}
-		if !refused(tr.err) || tr.found {
+		if !Refused(tr.err) || tr.found {
 			out.Made = append(out.Made, made)
 		}
 	}

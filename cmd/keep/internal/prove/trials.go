@@ -38,7 +38,7 @@ func (t *prover) once(ctx context.Context) {
 		start := time.Now()
 		t.first(ctx, tr)
 		t.took = time.Since(start)
-		if !refused(tr.err) {
+		if !Refused(tr.err) {
 			t.await(ctx, tr)
 			return
 		}
@@ -60,13 +60,13 @@ func (t *prover) again(ctx context.Context) {
 	repeat, err := t.send(ctx, t.one)
 	other := t.begin(ctx, "the same under another key", t.one)
 	t.first(ctx, other)
-	if !refused(other.err) {
+	if !Refused(other.err) {
 		t.await(ctx, other)
 	}
 	same := bytes.Equal(canonical(repeat), canonical(t.one.result))
 	counts := t.canCount(ctx, t.one)
 	switch {
-	case passes(err) || err != nil && !refused(err) && t.spec.Level != keep.LevelClaim: // it may not have got there
+	case passes(err) || err != nil && !Refused(err) && t.spec.Level != keep.LevelClaim: // it may not have got there
 		t.repeat, t.unsure = fmt.Sprintf("not dealt with: %v", err), true
 		if t.spec.Level == keep.LevelClaim {
 			t.faultf("nothing shows what a repeat does: it was %s", t.repeat)
@@ -80,7 +80,7 @@ func (t *prover) again(ctx context.Context) {
 		t.keyed, t.one.decides = counts, counts // then the end decides
 	case t.spec.Sets:
 		t.repeat, t.keyed = "answered as the call was", true
-	case refused(other.err) && !passes(other.err):
+	case Refused(other.err) && !passes(other.err):
 		t.repeat, t.keyed = "answered as the call was, and a call under another key was refused", true
 	case other.err != nil || bytes.Equal(other.keyless(), t.one.keyless()):
 		t.repeat = "answered as the call was; so is a call under another key, so the answer shows nothing"
@@ -156,7 +156,7 @@ func (t *prover) lost(ctx context.Context) {
 		t.spend(1)
 		tr := t.begin(ctx, "answer lost", nil)
 		t.first(ctx, tr)
-		if refused(tr.err) {
+		if Refused(tr.err) {
 			refusals++
 			pause(ctx, longPause)
 			continue

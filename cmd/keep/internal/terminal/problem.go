@@ -131,6 +131,7 @@ func (i Ink) Problem(c Problem) string {
 	if c.Severity != severityError {
 		paint = i.Yellow
 	}
+	c.File = Clean(c.File) // on one line: the rest of it is none of Keep's
 	s := paint(CleanText(c.String())) + "\n"
 	if strings.TrimSpace(c.Source) == "" {
 		return s

@@ -25,12 +25,44 @@ type Terminal struct {
 	JSON   bool          // out takes JSON and nothing else
 
 	Clock func() time.Time // of the machine; nil: time.Now
+
+	out *output // behind Out
 }
 
 // New returns a terminal of two streams. Colours and animation follow from
 // what they are.
 func New(stdout, stderr io.Writer) *Terminal {
-	return &Terminal{Out: stdout, Err: &lockedWriter{w: stderr}, TTY: isTerminal(stderr), Ink: inkFor(stderr), OutInk: inkFor(stdout)}
+	out := &output{w: stdout}
+	return &Terminal{Out: out, Err: &lockedWriter{w: stderr}, TTY: isTerminal(stderr), Ink: inkFor(stderr), OutInk: inkFor(stdout), out: out}
+}
+
+// Lost returns why data could not be written, as on a disk that is full; nil: all was.
+func (t *Terminal) Lost() error {
+	if t.out == nil {
+		return nil
+	}
+	t.out.mu.Lock()
+	defer t.out.mu.Unlock()
+	return t.out.err
+}
+
+// An output remembers that something could not be written. A verb prints line after line and looks at few of the errors; what it
+// printed would be taken for the whole.
+type output struct {
+	w io.Writer
+
+	mu  sync.Mutex // protects err, and is held while something is written
+	err error      // the first; nothing is written after it, which would look like the whole with a gap in it
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (n int, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		n, o.err = o.w.Write(p)
+	}
+	return n, o.err
 }
 
 // Now returns the time that messages show.
@@ -51,7 +83,11 @@ func (t *Terminal) When(at time.Time) string {
 
 // PrintText writes the text of a file as it is; for a terminal as CleanText shows it.
 func (t *Terminal) PrintText(text string) error {
-	if f, ok := t.Out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	to := t.Out
+	if t.out != nil {
+		to = t.out.w
+	}
+	if f, ok := to.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		text = CleanText(text)
 	}
 	_, err := io.WriteString(t.Out, text)

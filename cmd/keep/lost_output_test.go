@@ -1,0 +1,71 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/keep-run/keep/cmd/keep/internal/exit"
+)
+
+// A fullDisk is stdout on a disk that has room for so many bytes.
+type fullDisk struct{ room int }
+
+func (d *fullDisk) Write(p []byte) (int, error) {
+	if len(p) <= d.room {
+		d.room -= len(p)
+		return len(p), nil
+	}
+	return 0, &fs.PathError{Op: "write", Path: os.Stdout.Name(), Err: syscall.ENOSPC}
+}
+
+// What a command prints is not taken for the whole if a part of it could not be written: a plan without its end has fewer changes than there
+// would be. How it ended otherwise stays in its status.
+func TestOutputThatIsLost(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if out, talk, status := runCommand(t, "init", "."); status != exit.Done {
+		t.Fatal(out, talk)
+	}
+	put(t, ".", "bad.js", "export default 7;")
+	for _, c := range []struct {
+		room, status int
+		line         string
+	}{
+		{0, exit.Failed, "check journal.js"}, {100, exit.Failed, "check journal.js"}, {0, exit.Misused, "check bad.js"},
+		{0, exit.Failed, "plan journal.js"}, {20, exit.Failed, "plan journal.js"}, {0, exit.Failed, "test journal.js"},
+		{0, exit.Failed, "doctor"}, {0, exit.Failed, "docs search deploy"},
+	} {
+		var talk bytes.Buffer
+		status := run(t.Context(), strings.Fields(c.line), &fullDisk{c.room}, &talk)
+		if status != c.status || strings.Count(talk.String(), "no space left on device") != 1 {
+			t.Errorf("keep %s with room for %d bytes: status %d, want %d\n%s", c.line, c.room, status, c.status, talk.String())
+		}
+	}
+}
+
+// A change was made although nothing of it can be printed, also by the API of a host: who reads the error does not make it once more.
+func TestChangeWhoseOutputIsLost(t *testing.T) {
+	without, with := newPlaces(t)
+	for _, c := range []struct {
+		p    *place
+		line []string
+	}{
+		{without, []string{"publish", "quiet", "t", "{}"}},
+		{with, []string{"publish", "quiet", "t", "{}"}},
+		{with, []string{"api", "POST", "/workflows/mail/pause", "{}"}},
+	} {
+		t.Chdir(c.p.dir)
+		var talk bytes.Buffer
+		a := newApp(&fullDisk{}, &talk)
+		a.Clock = func() time.Time { return c.p.now }
+		if status := a.execute(t.Context(), c.line); status != exit.Failed || strings.Count(talk.String(), "what was asked for was done") != 1 {
+			t.Errorf("keep %v: status %d\n%s", c.line, status, talk.String())
+		}
+	}
+}
