@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ type app struct {
 
 	log     *slog.Logger
 	hangups func() (<-chan os.Signal, func()) // nil: no process, as in tests
+	outlive func()                            // nil: the same
 	started bool                              // arguments and flags were in order
 
 	verbose   int
@@ -53,6 +55,9 @@ Start with: keep demo, keep init, keep dev .`,
 				return err
 			}
 			a.started = true
+			if a.outlive != nil && slices.Contains(hosting, cmd.CommandPath()) {
+				a.outlive()
+			}
 			return a.setUp(cmd.Name() == "serve")
 		},
 	}
@@ -76,6 +81,9 @@ Start with: keep demo, keep init, keep dev .`,
 	explainArgs(root)
 	return root
 }
+
+// hosting are the commands that have calls out for others, which the end of a log or of one client must not break off.
+var hosting = []string{"keep run", "keep serve", "keep dev", "keep gateway", "keep proxy"}
 
 // Groups of verbs, as help shows them.
 const (

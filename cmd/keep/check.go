@@ -107,12 +107,8 @@ func (a *app) check(ctx context.Context, path string) error {
 		r.Problems = append(r.Problems, a.checkNames(ctx, p, scripts, whole, conns)...)
 		r.Problems = append(r.Problems, checkAround(ctx, whole, p, scripts, r.Workflows)...)
 	}
-	// What was not looked at since somebody stopped it is no warning: a check that was not made must not pass.
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	terminal.SortProblems(r.Problems)
-	return a.printCheck(r)
+	return a.printCheck(ctx, r)
 }
 
 // lookLimit is how long keep check waits for a database. The scripts can be judged without it, and
@@ -185,8 +181,11 @@ func checkAround(ctx context.Context, whole bool, p *project.Project, scripts []
 }
 
 // printCheck prints the report and returns the error that ends the command: status 2 if there is
-// an error. Warnings alone leave it at 0.
-func (a *app) printCheck(r checkReport) error {
+// an error. Warnings alone leave it at 0, but not if it was stopped: what was not looked at since is no warning.
+func (a *app) printCheck(ctx context.Context, r checkReport) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	// The JSON and the status are of one count, also where warnings stand beside errors.
 	failed := 0
 	for _, c := range r.Problems {

@@ -22,7 +22,7 @@ func main() {
 	withoutCores()               // before any key or token is read
 	garbage.Pace()
 	a := newApp(os.Stdout, os.Stderr)
-	a.hangups = hangups
+	a.hangups, a.outlive = hangups, outlive
 	os.Exit(a.execute(ctx, os.Args[1:]))
 }
 
@@ -33,6 +33,10 @@ func hangups() (ch <-chan os.Signal, stop func()) {
 	signal.Notify(c, syscall.SIGHUP)
 	return c, func() { signal.Stop(c) }
 }
+
+// outlive lets the process live on when nobody reads what it prints any more: what it writes there fails then, and nothing else. It
+// listens to the signal instead of ignoring it, since programs that it starts would ignore it, too.
+func outlive() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // run executes one command line and returns the exit status. It is all of the
 // command but the process around it.

@@ -41,7 +41,7 @@ var commandBreaks = []Break{
 	{"reprocess-takes-what-changed-since", "once", "cmd/keep/items_do.go",
 		`!d.before.IsZero() && !at.Before(d.before)`, `!d.before.IsZero() && at.IsZero()`, "./cmd/keep -run TestItemsAsTheyWere"},
 	{"a-busy-service-is-believed-to-know-keys", "once", "cmd/keep/internal/prove/trials.go",
-		`refused(other.err) && !passes(other.err)`, `refused(other.err) && (!passes(other.err) || true)`, "./cmd/keep/internal/prove -run TestKeyIsNotBelieved"},
+		`Refused(other.err) && !passes(other.err)`, `Refused(other.err) && (!passes(other.err) || true)`, "./cmd/keep/internal/prove -run TestKeyIsNotBelieved"},
 	{"what-is-not-counted-is-believed", "once", "cmd/keep/internal/prove/trials.go",
 		`t.keyed, t.unsure = false, true`, `t.unsure = t.unsure && t.keyed`, "./cmd/keep/internal/prove -run TestKeyIsNotBelieved"},
 	{"an-echo-of-the-key-is-believed", "once", "cmd/keep/internal/prove/prove.go",
@@ -214,4 +214,8 @@ var commandBreaks = []Break{
 	{"problems-of-scripts-are-several-objects", "explained", "cmd/keep/test.go",
 		`return p, &project.FoundError{Found: found}`, `s.PrintProblems(found)
 		return p, exit.With(exit.Misused)`, "./cmd/keep -run TestBrokenScriptsAreOneObject"},
+	{"host-dies-with-its-reader", "explained", "cmd/keep/app.go",
+		`if a.outlive != nil && slices.Contains(hosting, cmd.CommandPath()) {`, `if a.outlive != nil && slices.Contains(hosting[:0], cmd.CommandPath()) {`, "./cmd/keep -run TestHostsOutliveTheirReaders"},
+	{"config-that-is-saved-as-it-is-read", "permitted", "cmd/keep/internal/daemon/follow.go",
+		`err != nil || !now.Same(&f.Session.loaded) {`, `err != nil && !now.Same(&f.Session.loaded) {`, "./cmd/keep -run TestConfigThatChangesWhenItWasRead"},
 }

@@ -81,6 +81,10 @@ func (f *Follower) begin(ctx context.Context) {
 	if f.sealed = f.Session.loaded.Stored; f.sealed == "" {
 		f.sealed = f.stored(ctx)
 	}
+	// Files are looked at after they were read: what somebody saved in between is a change that no look would find.
+	if now, err := f.Load(); err != nil || !now.Same(&f.Session.loaded) {
+		f.seen = nil
+	}
 }
 
 // look looks once, and takes a change that the look before found too; at once if somebody asked, or if

@@ -29,17 +29,11 @@ func Problems(root string, err error) []terminal.Problem {
 		}
 		return out
 	}
-	if e, ok := errors.AsType[*FoundError](err); ok {
-		return e.Found
+	if e, ok := errors.AsType[rejection](err); ok {
+		return e.problems()
 	}
 	if e, ok := errors.AsType[*config.Error](err); ok {
 		return ConfigProblems(e.Problems, workflow.Error)
-	}
-	if e, ok := errors.AsType[*RenameError](err); ok {
-		return e.problems()
-	}
-	if e, ok := errors.AsType[*TwinError](err); ok {
-		return e.problems()
 	}
 	if e, ok := errors.AsType[*sandbox.BuildError](err); ok {
 		return ofBuild(root, e)
@@ -70,6 +64,12 @@ func Problems(root string, err error) []terminal.Problem {
 	return nil
 }
 
+// A rejection is an error of this package that rejects scripts or the configuration.
+type rejection interface {
+	error
+	problems() []terminal.Problem
+}
+
 // A FoundError rejects scripts for problems that were found in them, which Problems returns.
 type FoundError struct{ Found []terminal.Problem }
 
@@ -81,6 +81,8 @@ func (e *FoundError) Error() string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+func (e *FoundError) problems() []terminal.Problem { return e.Found }
 
 // Unwrap returns the status.
 func (e *FoundError) Unwrap() error { return exit.With(exit.Misused) }
