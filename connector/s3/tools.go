@@ -247,6 +247,9 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 	case offset > 0 && !strings.HasPrefix(a.header.Get("Content-Range"), fmt.Sprintf("bytes %d-", offset)):
 		return nil, s.failf("get", keep.ClassPrecondition, "no-ranges", "the service gives another part of %s than the one from %d on", p.Key, offset)
 	}
+	if a.header.Get("ETag") == "" {
+		return nil, s.failf("get", keep.ClassTransient, "bad-answer", "the answer %s has no ETag, so it is not that of S3", a.say())
+	}
 	size := a.size()
 	out := map[string]any{
 		"key": p.Key, "type": a.header.Get("Content-Type"), "size": size, "etag": strings.Trim(a.header.Get("ETag"), `"`),
