@@ -446,7 +446,12 @@ func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMess
 	if unknown := l.unshown(rows); unknown != "" {
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + fmt.Sprintf(", but none has the field %s of match", unknown)}
 	}
-	if l.complete(body, len(rows)) {
+	switch failed, part := l.denied(body, rows, ours); {
+	case failed != "":
+		return connector.Answer{Verdict: connector.Retry, Detail: detail + ", but " + failed}
+	case part != "":
+		return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + ", but " + part}
+	case l.complete(body, len(rows)):
 		return connector.Answer{Verdict: connector.Absent, Detail: detail}
 	}
 	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}
@@ -522,6 +527,37 @@ func (l *Lookup) unshown(rows []json.RawMessage) string {
 		}
 	}
 	return ""
+}
+
+// denied returns why an answer in which no row is of the call m is no absence, whatever the owner says: it says that something of it
+// failed, or that there is more, or a row has what was sent in another spelling.
+func (l *Lookup) denied(body json.RawMessage, rows []json.RawMessage, m keep.Mutation) (failed, part string) {
+	if fields, err := jsonval.Fields(body); err == nil && echo.Fails(fields) {
+		return "the answer says that something of it failed", ""
+	}
+	if slices.ContainsFunc(rows, func(row json.RawMessage) bool { return l.resembles(row, m) }) {
+		return "", "a row has what was sent in another spelling"
+	}
+	v, err := jsonval.Decode(body)
+	if err != nil || l.More != "" {
+		return "", "" // the owner says what says it
+	}
+	if flag, at, _ := echo.More(v); flag != nil && *flag || flag == nil && at && l.Page == 0 {
+		return "", "the answer says that there are more"
+	}
+	return "", ""
+}
+
+// resembles reports whether a row that is not of the call m may be all the same: servers change case, white space, times, and numbers into texts.
+func (l *Lookup) resembles(row json.RawMessage, m keep.Mutation) bool {
+	if len(l.Match) == 0 {
+		return m.Token != "" && strings.Contains(strings.ToLower(string(row)), strings.ToLower(m.Token))
+	}
+	fields, err := jsonval.Fields(row)
+	sent, err2 := jsonval.Fields(m.Payload)
+	return err == nil && err2 == nil && !slices.ContainsFunc(l.Match, func(name string) bool {
+		return sent[name] == nil || fields[name] == nil || !jsonval.Alike(fields[name], sent[name])
+	})
 }
 
 // complete reports whether an answer with so many rows holds all that there can be.
