@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,8 +236,29 @@ func (t *tool) Pin() json.RawMessage {
 	if cfg.Cwd != "" { // which pins of before did not have
 		says["cwd"] = cfg.Cwd
 	}
+	if env := cfg.hashes(cfg.Env, func(name string) string { return name }); len(env) > 0 {
+		says["env"] = env
+	}
+	if headers := cfg.hashes(cfg.Headers, http.CanonicalHeaderKey); len(headers) > 0 {
+		says["headers"] = headers
+	}
 	pin, _ := json.Marshal(says)
 	return t.server.cfg.hide.JSON(pin)
+}
+
+// hashes returns what variables or headers say of a place: of each a hash, since it may be what nobody is to read. Those with a secret are
+// left out: whose that is, Sender says.
+func (c ServerConfig) hashes(values map[string]string, canonical func(name string) string) map[string]string {
+	out := make(map[string]string)
+	for name, value := range values {
+		secret := func(s string) bool { return s != "" && strings.Contains(value, s) }
+		if name = canonical(name); name == "Authorization" || slices.ContainsFunc(c.Secrets, secret) {
+			continue
+		}
+		sum := sha256.Sum256([]byte(value))
+		out[name] = hex.EncodeToString(sum[:8])
+	}
+	return out
 }
 
 // Target implements connector.Mutator.
