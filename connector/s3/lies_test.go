@@ -165,3 +165,19 @@ func TestMetadataInTwoSpellings(t *testing.T) {
 		t.Errorf("%v; sent %q", err, sent)
 	}
 }
+
+// Law nothing-lost: a list that has as many objects as were asked for, and does not say that it ends, may have more.
+func TestListThatDoesNotSayThatItEnds(t *testing.T) {
+	for answer, more := range map[string]bool{
+		"<Contents><Key>a</Key></Contents><Contents><Key>b</Key></Contents>":                                 true,
+		"<Contents><Key>a</Key></Contents><Contents><Key>b</Key></Contents><IsTruncated>false</IsTruncated>": false,
+		"<Contents><Key>a</Key></Contents>":                                                                  false,
+	} {
+		conn := open(t, config(listen(t, func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "<ListBucketResult>%s</ListBucketResult>", answer)
+		})))
+		if out := read(t, conn, "list", `{"limit":2}`); strings.Contains(out, `"truncated":true`) != more {
+			t.Errorf("%s: %s", answer, out)
+		}
+	}
+}
