@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
@@ -109,9 +110,18 @@ func (c *change) appended(token string, p params) (bool, record, error) {
 	return true, r, c.agree(r, p.Name, checksum(p.content))
 }
 
-// settle ends an append that the process did not live to end. What changes the file next does it first: it tells how far that came.
+// settle ends an append that the process did not live to end. What changes the file next does it first, under whichever of its
+// names: it tells how far that came.
 func (c *change) settle(name string) error {
-	note := notePrefix + hash(name)
+	for _, at := range slices.Compact([]string{c.place(name), name}) { // earlier versions noted the name
+		if err := c.settleNote(notePrefix + hash(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *change) settleNote(note string) error {
 	r, found, err := c.load(note)
 	if err != nil {
 		return c.dir.fail(c.tool, "read the note", err)
@@ -145,7 +155,7 @@ func (c *change) finish(r record) error {
 	case len(tail) == 0 && len(r.Text) > 0:
 		return nil // the file has its old size
 	case len(tail) < len(r.Text):
-		if err := c.extend(r.Name, r.Text[len(tail):]); err != nil {
+		if _, err := c.extend(r.Name, r.Text[len(tail):]); err != nil {
 			return err
 		}
 	}
@@ -181,17 +191,18 @@ func (c *change) tail(r record) ([]byte, error) {
 	return tail, err
 }
 
-// extend appends text and makes it durable.
-func (c *change) extend(name string, text []byte) error {
+// extend appends text and makes it durable. Begun says that something of it may be in the file.
+func (c *change) extend(name string, text []byte) (begun bool, err error) {
 	f, err := c.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
+		return true, err
 	}
-	return c.syncPath(name)
+	c.dir.step("extended")
+	return true, c.syncPath(name)
 }
 
 // append makes the change and returns its record.
@@ -206,10 +217,10 @@ func (c *change) append(ctx context.Context, m keep.Mutation, p params) (record,
 	case !errors.Is(err, fs.ErrNotExist):
 		return r, c.dir.fail(c.tool, "look at "+p.Name, err)
 	}
-	note, isNew := notePrefix+hash(p.Name), err != nil
+	note, isNew := notePrefix+hash(c.place(p.Name)), err != nil
 	c.dir.step("start")
 	if err = c.mkdirs(p.Name); err == nil && isNew {
-		err = c.extend(p.Name, nil) // if it is gone later, somebody took it away, with the text or without
+		_, err = c.extend(p.Name, nil) // if it is gone later, somebody took it away, with the text or without
 	}
 	if err == nil {
 		err = c.save(note, r)
@@ -222,8 +233,8 @@ func (c *change) append(ctx context.Context, m keep.Mutation, p params) (record,
 		c.drop(note) // if it stays, it says that nothing was appended
 		return r, c.dir.fail(c.tool, "append", err)
 	}
-	if err := c.extend(p.Name, p.content); err != nil {
-		return r, c.retract(note, r, err)
+	if begun, err := c.extend(p.Name, p.content); err != nil {
+		return r, c.retract(note, r, begun, err)
 	}
 	c.dir.step("appended")
 	if err := c.saveOutcome(markPrefix, r); err != nil {
@@ -249,8 +260,9 @@ func (c *change) ours(f *os.File, r record) error {
 	return err
 }
 
-// retract takes back an append that stopped in the middle, as on a full disk.
-func (c *change) retract(note string, r record, cause error) error {
+// retract takes back an append that stopped in the middle, as on a full disk. A file that is gone was taken away, with what was
+// begun.
+func (c *change) retract(note string, r record, begun bool, cause error) error {
 	f, err := c.root.OpenFile(r.Name, os.O_WRONLY, 0)
 	if err == nil {
 		if err = c.ours(f, r); err == nil {
@@ -258,7 +270,7 @@ func (c *change) retract(note string, r record, cause error) error {
 		}
 		f.Close()
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && (begun || !errors.Is(err, fs.ErrNotExist)) {
 		return c.unknown("append", cause)
 	}
 	if err := c.drop(note); err != nil {

@@ -9,7 +9,8 @@
 //
 // Nothing outside the root can be reached, through symbolic links neither.
 // Names that start with a dot are hidden: they can't be listed, read or
-// written. A list that would have a name that is not UTF-8 is a logic failure. A constructor touches no file; a root that is missing is a
+// written. A list that would have a name that is not UTF-8 is a logic failure, and one that needs a directory which cannot be read
+// is a permission failure. A constructor touches no file; a root that is missing is a
 // precondition failure of the call that needs it.
 //
 // # How a change is made once
@@ -26,9 +27,11 @@
 //	mark and temporary    it didn't happen
 //	mark, no temporary    it happened, whatever became of the file since
 //
+// A rename that is answered with an error and was made all the same, as over a network, counts as made.
+//
 // append makes a file that is missing, empty; makes a durable note of token, old size and text for the file;
 // appends; makes a mark for the token durable; and removes the note. Whoever next
-// appends to the file or writes it, or asks about it, settles a note that is left over:
+// appends to the file or writes it, under whichever of its names that links make, or asks about it, settles a note that is left over:
 //
 //	the file has its old size       it didn't happen
 //	the text follows                it happened
@@ -37,7 +40,7 @@
 //	                                between, or took it away; nobody can know,
 //	                                a person decides
 //
-// The last line is the only doubt. It needs a crash, and a foreign program that changes the file before
+// The last line is the only doubt. It needs a crash or an error of the file system, and a foreign program that changes the file before
 // somebody asks. Programs that hold the file open see appended text,
 // but not a written file: that one is a new file.
 //

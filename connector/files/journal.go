@@ -209,6 +209,37 @@ func (c *change) syncPath(name string) error {
 	}
 }
 
+// maxLinks bounds the links that lead to one file, as systems do.
+const maxLinks = 40
+
+// place returns the one name of the file to which a name leads: where links on the way lead. What is not there has
+// the name that it would get.
+func (c *change) place(name string) string {
+	at, rest := ".", strings.Split(name, "/")
+	for links := 0; len(rest) > 0; {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		next := path.Join(at, part)
+		link, err := c.root.Readlink(next)
+		if err != nil { // it is none
+			at = next
+			continue
+		}
+		if links++; links > maxLinks || filepath.IsAbs(link) {
+			return name // which nothing opens
+		}
+		rest = append(strings.Split(filepath.ToSlash(link), "/"), rest...)
+	}
+	return at
+}
+
 // mkdirs makes the directories above name.
 func (c *change) mkdirs(name string) error {
 	if dir := path.Dir(name); dir != "." {

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -108,7 +109,10 @@ func (d *dir) list(ctx context.Context, params json.RawMessage) (any, error) {
 	entries := []entry{}
 	for _, name := range names {
 		info, err := root.Stat(name)
-		if err != nil || !info.Mode().IsRegular() {
+		switch {
+		case err != nil && !isElsewhere(err):
+			return nil, d.fail("list", "look at "+name, err)
+		case err != nil || !info.Mode().IsRegular():
 			continue // gone since, or a link to something else
 		}
 		if len(entries) == p.Limit && !paged {
@@ -136,11 +140,13 @@ func (d *dir) names(ctx context.Context, root *os.Root, p listParams) ([]string,
 			return d.failf("list", keep.ClassLogic, "answer-too-large", "there are more than %d files; use a smaller root", maxVisited)
 		case err != nil && name == ".":
 			return err
-		case err != nil, name == ".":
-			return nil // a directory that can't be read, or is gone, has no files
+		case name == ".", errors.Is(err, fs.ErrNotExist):
+			return nil // what is gone has no files
+		case err != nil: // who continues behind its files would never see them
+			return d.fail("list", "read the directory "+name, err)
 		case hidden(name) && e.IsDir():
 			return fs.SkipDir
-		case e.IsDir() && !leadsTo(name+"/", p.Prefix):
+		case e.IsDir() && !(leadsTo(name+"/", p.Prefix) && reaches(p.Glob, name)):
 			return fs.SkipDir
 		case hidden(name), e.IsDir():
 			return nil
@@ -168,6 +174,16 @@ func (d *dir) names(ctx context.Context, root *os.Root, p listParams) ([]string,
 // leadsTo reports whether names in the directory can have the prefix.
 func leadsTo(dir, prefix string) bool {
 	return strings.HasPrefix(dir, prefix) || strings.HasPrefix(prefix, dir)
+}
+
+// reaches reports whether glob may match a name in the directory: no * matches a slash.
+func reaches(glob, dir string) bool {
+	return glob == "" || strings.ContainsRune(glob, '[') || strings.Count(glob, "/") > strings.Count(dir, "/")
+}
+
+// isElsewhere reports whether err says that a name is gone, or a link that leads out of the root or nowhere.
+func isElsewhere(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || isEscape(err)
 }
 
 var readSpec = connector.Spec{

@@ -205,6 +205,10 @@ func (c *change) write(ctx context.Context, r record, content []byte) error {
 	if err == nil {
 		err = c.writeDurable(temp, content, mode)
 	}
+	var made fs.FileInfo
+	if err == nil {
+		made, err = c.root.Lstat(temp)
+	}
 	if err == nil {
 		// Before the mark: a mark without this file means that it happened.
 		err = c.syncPath(r.Name)
@@ -220,6 +224,9 @@ func (c *change) write(ctx context.Context, r record, content []byte) error {
 	if err == nil {
 		err = c.root.Rename(temp, r.Name)
 	}
+	if err != nil && c.inPlace(made, temp, r.Name) {
+		err = nil
+	}
 	if err != nil {
 		return c.undo(mark, temp, err)
 	}
@@ -229,6 +236,14 @@ func (c *change) write(ctx context.Context, r record, content []byte) error {
 	}
 	c.dir.step("flushed")
 	return nil
+}
+
+// inPlace reports whether a temporary file has become name. Over a network a rename may be made and answered with an error: the
+// first answer was lost, and the request that repeated it found nothing to rename.
+func (c *change) inPlace(made fs.FileInfo, temp, name string) bool {
+	_, err := c.root.Lstat(temp)
+	now, err2 := c.root.Lstat(name)
+	return made != nil && errors.Is(err, fs.ErrNotExist) && err2 == nil && os.SameFile(made, now)
 }
 
 // undo takes back what came before the rename. The mark goes first: left alone

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
@@ -22,16 +21,6 @@ func failure(body json.RawMessage) string {
 	return ""
 }
 
-// Members in which services say whether a list has more, and those that say where: without
-// underscores and the like, in lower case.
-var (
-	moreFlags = []string{"hasmore", "hasnext", "hasnextpage", "more", "istruncated", "truncated", "incompleteresults"}
-	moreAt    = []string{
-		"next", "nextcursor", "nextpage", "nextpagetoken", "nexttoken", "nextlink", "odatanextlink", "nexturl", "offset", "continuationtoken",
-		"lastevaluatedkey",
-	}
-)
-
 // saysMore returns why a body with a list is not all there is, if it says that there is more. A flag
 // counts more than an address: some services give one to the page after the last, too.
 func saysMore(a answer, body json.RawMessage) string {
@@ -39,7 +28,7 @@ func saysMore(a answer, body json.RawMessage) string {
 	if err != nil {
 		return ""
 	}
-	flag, at, _ := tellsOfMore(v)
+	flag, at, _ := echo.More(v)
 	if flag != nil {
 		if *flag {
 			return listHasMore
@@ -55,50 +44,14 @@ func saysMore(a answer, body json.RawMessage) string {
 // listHasMore is why a list is not all there is.
 const listHasMore = "the answer says that the list has more"
 
-// tellsOfMore returns what the members of objects say, and not those of entries: the first flag that
-// is true, or else one that is false, and whether there is an address, or a null in the place of one.
-func tellsOfMore(v any) (flag *bool, at, none bool) {
-	object, ok := v.(map[string]any)
-	if !ok {
-		return nil, false, false
-	}
-	for name, value := range object {
-		name = strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "", "@", "", "$", "").Replace(name))
-		if b, ok := value.(bool); ok && slices.Contains(moreFlags, name) && (flag == nil || b) {
-			flag = &b
-		}
-		at = at || slices.Contains(moreAt, name) && leadsOn(name, value)
-		none = none || slices.Contains(moreAt, name) && value == nil
-		inner, innerAt, innerNone := tellsOfMore(value)
-		none = none || innerNone
-		if at = at || innerAt; inner != nil && (flag == nil || *inner) {
-			flag = inner
-		}
-	}
-	return flag, at, none
-}
-
 // silent reports whether a body says neither that a list has more nor that it ends.
 func silent(a answer, body json.RawMessage) bool {
 	v, err := jsonval.Decode(body)
 	if err != nil {
 		return false
 	}
-	flag, _, none := tellsOfMore(v)
+	flag, _, none := echo.More(v)
 	return flag == nil && !none && saysMore(a, body) == ""
-}
-
-// leadsOn reports whether a value is an address of more. An offset that is a number is where this page began.
-func leadsOn(name string, v any) bool {
-	switch v := v.(type) {
-	case string:
-		return v != ""
-	case json.Number:
-		return name != "offset"
-	case map[string]any:
-		return len(v) > 0
-	}
-	return false
 }
 
 // flagged reports whether a body has a flag that says that a list has more.
@@ -107,7 +60,7 @@ func flagged(body json.RawMessage) bool {
 	if err != nil {
 		return false
 	}
-	flag, _, _ := tellsOfMore(v)
+	flag, _, _ := echo.More(v)
 	return flag != nil && *flag
 }
 
@@ -163,7 +116,7 @@ func resembles(record json.RawMessage, all []sent) bool {
 		if s.marker != "" {
 			return !mentions(got, s.marker)
 		}
-		return len(got) == 0 || !alike(got, s.value)
+		return len(got) == 0 || !jsonval.Alike(got, s.value)
 	})
 }
 
@@ -177,63 +130,4 @@ func mentions(field json.RawMessage, marker string) bool {
 		var text string
 		return json.Unmarshal(e, &text) == nil && strings.Contains(strings.ToLower(text), strings.ToLower(marker))
 	})
-}
-
-// alike reports whether two values may be the same in another spelling. Of an object, what was sent
-// is looked for: services add members.
-func alike(got, want json.RawMessage) bool {
-	x, errX := jsonval.Decode(got)
-	y, errY := jsonval.Decode(want)
-	return errX == nil && errY == nil && alikeValues(x, y)
-}
-
-func alikeValues(got, want any) bool {
-	switch want := want.(type) {
-	case map[string]any:
-		object, ok := got.(map[string]any)
-		if !ok {
-			return false
-		}
-		for name, value := range want {
-			if !alikeValues(object[name], value) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		list, ok := got.([]any)
-		return ok && slices.EqualFunc(list, want, alikeValues)
-	}
-	x, okX := spelled(got)
-	y, okY := spelled(want)
-	return okX && okY && (x == y || sameTime(x, y) || isNumber(x) && isNumber(y) && jsonval.SameNumber(x, y))
-}
-
-// spelled returns a text, number or truth value as a text without what services change of one; false: it is
-// none of them.
-func spelled(v any) (string, bool) {
-	switch v := v.(type) {
-	case string:
-		return strings.ToLower(strings.Join(strings.Fields(v), " ")), true
-	case json.Number:
-		return v.String(), true
-	case bool:
-		if v {
-			return "true", true
-		}
-		return "false", true
-	}
-	return "", false
-}
-
-// isNumber reports whether a text is a number as JSON writes it.
-func isNumber(s string) bool {
-	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && json.Valid([]byte(s))
-}
-
-// sameTime reports whether two texts are one moment, to the second.
-func sameTime(x, y string) bool {
-	a, errA := time.Parse(time.RFC3339, strings.ToUpper(x))
-	b, errB := time.Parse(time.RFC3339, strings.ToUpper(y))
-	return errA == nil && errB == nil && a.Unix() == b.Unix()
 }

@@ -69,11 +69,22 @@ func (b *box) openFor(id mailID, write bool) error {
 	if err != nil {
 		return err
 	}
+	if err := lasting(id.Folder, data); err != nil {
+		return err
+	}
 	if data.UIDValidity != id.Validity {
 		return keep.Failf(keep.ClassPrecondition, "gone",
 			"the server has numbered the mails of %s anew (UIDVALIDITY is %d), so that %s is gone; search for the mail", id.Folder, data.UIDValidity, id)
 	}
 	return nil
+}
+
+// lasting returns an error if the numbers of a folder name other mails tomorrow: a server without UIDVALIDITY says so (RFC 3501, 6.3.1).
+func lasting(folder string, data *imap.SelectData) error {
+	if data.UIDValidity != 0 {
+		return nil
+	}
+	return keep.Failf(keep.ClassPrecondition, "no-uidvalidity", "the server gives the mails of %s no numbers that last (it has no UIDVALIDITY there), so no id can name one", folder)
 }
 
 // gone is the failure of a call for a mail that is not there.
@@ -96,7 +107,8 @@ func (b *box) peek(uid imap.UID) (*imapMail, error) {
 // An imapMail is what a change needs to know of a mail.
 type imapMail struct {
 	uid       imap.UID
-	messageID string // without brackets; empty: it has none
+	messageID string   // without brackets; empty: it has none
+	others    []string // that were added to it
 	flags     []string
 }
 
@@ -110,8 +122,8 @@ func (b *box) peekAll(set imap.UIDSet) (out []imapMail, err error) {
 			partly = f.uid
 		}
 		m := imapMail{uid: f.uid, flags: flagNames(f.flags)}
-		if id := eml.Parse(f.raw).MessageID; id != nil {
-			m.messageID = *id
+		if ids := eml.MessageIDs(f.raw); len(ids) > 0 {
+			m.messageID, m.others = ids[0], ids[1:]
 		}
 		out = append(out, m)
 	})
@@ -153,7 +165,7 @@ func (b *box) look(folder, messageID string) (*mailID, error) {
 		return nil, err
 	}
 	for _, m := range list {
-		if m.messageID == messageID {
+		if m.messageID == messageID || slices.Contains(m.others, messageID) {
 			return &mailID{folder, data.UIDValidity, m.uid}, nil
 		}
 	}

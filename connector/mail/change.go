@@ -227,13 +227,12 @@ func (t *mover) ready(b *box, p moveParams, id mailID) error {
 	if err := b.openFor(id, true); err != nil {
 		return err
 	}
-	if !b.Caps().Has(imap.CapMove) {
-		return keep.Failf(keep.ClassPrecondition, "no-move", "the server cannot move a mail in one step (RFC 6851)")
-	}
 	found, err := b.peek(id.UID)
 	switch {
 	case err != nil:
 		return err
+	case !b.Caps().Has(imap.CapMove): // by now: the client would copy the mail, and remove all that are marked as deleted
+		return keep.Failf(keep.ClassPrecondition, "no-move", "the server cannot move a mail in one step (RFC 6851)")
 	case found == nil:
 		return gone(id)
 	case p.MessageID != "" && found.messageID != p.MessageID:

@@ -112,3 +112,18 @@ func TestEachRecipientOnce(t *testing.T) {
 		t.Errorf("%d recipients, %v; want bob and Bob, which may be two", asked.Load(), err)
 	}
 }
+
+// A server that says in the middle that it has no MOVE any more is not asked to copy the mail, and to remove all that are marked as
+// deleted, which the client would do in its place.
+func TestMoveIsOneStep(t *testing.T) {
+	var others atomic.Int64
+	other := func(io.Writer, string) error { others.Add(1); return nil }
+	s := serve(t, &scripted{instead: map[string]write{
+		"FETCH": lines("* CAPABILITY IMAP4rev1\r\n* 1 FETCH (UID 1 FLAGS () " + looked + " {35}\r\nMessage-ID: <other@example.com>\r\n\r\n)\r\n"),
+		"COPY":  other, "STORE": other, "EXPUNGE": other,
+	}}, imapSession)
+	_, err := use(t.Context(), t, open(t, s.cfg(t)), "call move")
+	if n := others.Load(); n != 0 || err == nil || failure(t, err).Code != "no-move" {
+		t.Errorf("%d other commands, and %v", n, err)
+	}
+}

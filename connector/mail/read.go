@@ -233,9 +233,16 @@ func (a *account) search(ctx context.Context, params json.RawMessage) (any, erro
 			return err
 		}
 		a.saw(p.Folder, data)
+		if err := lasting(p.Folder, data); err != nil {
+			return err
+		}
 		if p.Cursor != nil && data.UIDValidity != validity {
 			return keep.Failf(keep.ClassPrecondition, "uidvalidity",
 				"the server has numbered the mails of %s anew (UIDVALIDITY was %d and is %d), so the cursor means nothing; forget it (keep checkpoints reset WORKFLOW PRODUCER) and retry: all mails of the folder then come as new ones", p.Folder, validity, data.UIDValidity)
+		}
+		if data.UIDNext > 0 && data.UIDNext <= after { // it may be a copy of the folder that is behind
+			return keep.Failf(keep.ClassTransient, "uidvalidity",
+				"the next mail of %s is numbered %d, and a search has passed %d: mails that come now would be passed over; if it stays so, the folder was restored, so forget the cursor (keep checkpoints reset WORKFLOW PRODUCER) and retry: all mails of the folder then come as new ones", p.Folder, data.UIDNext, after)
 		}
 		// n:* names the last mail even if it is before n.
 		uids, err := b.find(p.Folder, criteria, after, p.Limit+1)

@@ -102,12 +102,15 @@ func (c *Client) rounds(ctx context.Context, method string, params json.RawMessa
 		return send(params)
 	}
 	inputs := c.Inputs
-	for range maxRounds {
+	for round := range maxRounds {
 		with, err := inputs.add(params)
 		if err != nil {
 			return Message{}, err
 		}
 		ans, err := send(with)
+		if err != nil && round > 0 && method == "tools/call" { // it is begun, so this is no error of a call that was not sent
+			err = fmt.Errorf("the call was begun, and what the server needed did not get there: %s", err.Error())
+		}
 		if err != nil || ans.Error != nil || c.Input == nil || !NeedsInput(ans.Result) {
 			return ans, err
 		}

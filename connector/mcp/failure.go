@@ -86,7 +86,7 @@ func Classify(tool string, ans Message, err error) *keep.Failure {
 	}
 	if ans.Error != nil {
 		class := keep.ClassUnknown
-		if slices.Contains(refusals, ans.Error.Code) && refusedTool(tool, strings.TrimPrefix(ans.Error.Message, codeText)) {
+		if slices.Contains(refusals, ans.Error.Code) && refusedTool(tool, strings.TrimPrefix(ans.Error.Message, codeText)) && ans.lacksResult() {
 			class = keep.ClassLogic
 		}
 		return keep.Failf(class, fmt.Sprintf("mcp%d", ans.Error.Code), "%s", shorten(ans.Error.Message, 2000))

@@ -21,6 +21,9 @@ type Message struct {
 	Error   *RPCError       `json:"error,omitempty"`
 }
 
+// lacksResult reports whether m has no result. One beside an error, which the protocol does not have, shows that the request was executed.
+func (m Message) lacksResult() bool { return len(m.Result) == 0 || string(m.Result) == "null" }
+
 // An RPCError is an error of the protocol.
 type RPCError struct {
 	Code    int             `json:"code"`

@@ -21,13 +21,14 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/ontime"
 )
 
 // An httpLink is a session with a server by streamable HTTP.
 type httpLink struct {
 	cfg    ServerConfig
 	client *http.Client
-	single *http.Client // has a connection for each request, of which none was used before
+	single *http.Client // has a connection for each request, of which none was used before, and sends nothing after its time
 	n      atomic.Int64
 	loops  sync.WaitGroup // end with the link
 	asking chan struct{}  // a token for each answer to a request of the server that is sent
@@ -44,6 +45,7 @@ func newHTTP(cfg ServerConfig) *httpLink {
 	client := func(alone bool) *http.Client {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.DisableCompression, t.DisableKeepAlives = true, alone
+		t.DialContext = ontime.Dialing(t.DialContext)
 		return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	h := &httpLink{cfg: cfg, client: client(false), single: client(true), asking: make(chan struct{}, maxAnswering)}
@@ -247,7 +249,7 @@ func (h *httpLink) post(ctx context.Context, m Message, header map[string]string
 func (h *httpLink) do(req *http.Request) (resp *http.Response, c connector.Credential, err error) {
 	ctx, client := req.Context(), h.client
 	if ctx.Value(aloneKey{}) != nil {
-		client = h.single
+		client, req = h.single, req.WithContext(ontime.WithEnd(ctx))
 	}
 	if h.cfg.Account == "" {
 		resp, err = client.Do(req)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/ontime"
 	"github.com/keep-run/keep/internal/childenv"
 )
 
@@ -278,6 +279,9 @@ func (p *process) write(ctx context.Context, m Message) (left bool, err error) {
 	}
 	if err := context.Cause(ctx); err != nil {
 		return false, err
+	}
+	if ontime.Over(ctx) { // a process that was stopped notices the end of ctx a moment after it resumes
+		return false, ontime.ErrLate
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, writeTime, &keep.TimeoutError{Op: "writing to the MCP server " + p.cfg.Name, After: writeTime})
 	defer cancel()

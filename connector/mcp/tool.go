@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -233,8 +236,29 @@ func (t *tool) Pin() json.RawMessage {
 	if cfg.Cwd != "" { // which pins of before did not have
 		says["cwd"] = cfg.Cwd
 	}
+	if env := cfg.hashes(cfg.Env, func(name string) string { return name }); len(env) > 0 {
+		says["env"] = env
+	}
+	if headers := cfg.hashes(cfg.Headers, http.CanonicalHeaderKey); len(headers) > 0 {
+		says["headers"] = headers
+	}
 	pin, _ := json.Marshal(says)
 	return t.server.cfg.hide.JSON(pin)
+}
+
+// hashes returns what variables or headers say of a place: of each a hash, since it may be what nobody is to read. Those with a secret are
+// left out: whose that is, Sender says.
+func (c ServerConfig) hashes(values map[string]string, canonical func(name string) string) map[string]string {
+	out := make(map[string]string)
+	for name, value := range values {
+		secret := func(s string) bool { return s != "" && strings.Contains(value, s) }
+		if name = canonical(name); name == "Authorization" || slices.ContainsFunc(c.Secrets, secret) {
+			continue
+		}
+		sum := sha256.Sum256([]byte(value))
+		out[name] = hex.EncodeToString(sum[:8])
+	}
+	return out
 }
 
 // Target implements connector.Mutator.
@@ -446,7 +470,12 @@ func (t *asked) judge(m keep.Mutation, body json.RawMessage, rows []json.RawMess
 	if unknown := l.unshown(rows); unknown != "" {
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + fmt.Sprintf(", but none has the field %s of match", unknown)}
 	}
-	if l.complete(body, len(rows)) {
+	switch failed, part := l.denied(body, rows, ours); {
+	case failed != "":
+		return connector.Answer{Verdict: connector.Retry, Detail: detail + ", but " + failed}
+	case part != "":
+		return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail + ", but " + part}
+	case l.complete(body, len(rows)):
 		return connector.Answer{Verdict: connector.Absent, Detail: detail}
 	}
 	return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}
@@ -522,6 +551,37 @@ func (l *Lookup) unshown(rows []json.RawMessage) string {
 		}
 	}
 	return ""
+}
+
+// denied returns why an answer in which no row is of the call m is no absence, whatever the owner says: it says that something of it
+// failed, or that there is more, or a row has what was sent in another spelling.
+func (l *Lookup) denied(body json.RawMessage, rows []json.RawMessage, m keep.Mutation) (failed, part string) {
+	if fields, err := jsonval.Fields(body); err == nil && echo.Fails(fields) {
+		return "the answer says that something of it failed", ""
+	}
+	if slices.ContainsFunc(rows, func(row json.RawMessage) bool { return l.resembles(row, m) }) {
+		return "", "a row has what was sent in another spelling"
+	}
+	v, err := jsonval.Decode(body)
+	if err != nil || l.More != "" {
+		return "", "" // the owner says what says it
+	}
+	if flag, at, _ := echo.More(v); flag != nil && *flag || flag == nil && at && l.Page == 0 {
+		return "", "the answer says that there are more"
+	}
+	return "", ""
+}
+
+// resembles reports whether a row that is not of the call m may be all the same: servers change case, white space, times, and numbers into texts.
+func (l *Lookup) resembles(row json.RawMessage, m keep.Mutation) bool {
+	if len(l.Match) == 0 {
+		return m.Token != "" && strings.Contains(strings.ToLower(string(row)), strings.ToLower(m.Token))
+	}
+	fields, err := jsonval.Fields(row)
+	sent, err2 := jsonval.Fields(m.Payload)
+	return err == nil && err2 == nil && !slices.ContainsFunc(l.Match, func(name string) bool {
+		return sent[name] == nil || fields[name] == nil || !jsonval.Alike(fields[name], sent[name])
+	})
 }
 
 // complete reports whether an answer with so many rows holds all that there can be.

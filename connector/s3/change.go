@@ -140,7 +140,12 @@ func (t *putter) params(raw json.RawMessage) (p putParams, body []byte, err erro
 	if !isHeader(p.Type) || !isHeader(p.Overwrite) {
 		return p, nil, errors.New("type and overwrite must be printable ASCII")
 	}
+	names := make(map[string]bool)
 	for name, value := range p.Metadata {
+		if names[strings.ToLower(name)] {
+			return p, nil, fmt.Errorf("metadata: %q is there in two spellings, and S3 knows no case in names", strings.ToLower(name))
+		}
+		names[strings.ToLower(name)] = true
 		if !connector.IsName(strings.ReplaceAll(name, "-", "_")) || strings.EqualFold(name, mark) || !isHeader(value) {
 			return p, nil, fmt.Errorf("metadata: %q must be a word and not keep-id, and its value printable ASCII", name)
 		}
@@ -183,12 +188,12 @@ func (t *putter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 	switch {
 	case err != nil:
 		return connector.Receipt{}, t.s.lost(ctx, "put", true, err)
-	case a.status == http.StatusOK && a.header.Get("ETag") != "":
+	case a.status == http.StatusOK && a.header.Get("ETag") != "" && len(a.body) == 0:
 		return connector.Receipt{Result: put(p.Key, a)}, nil
 	case a.status == http.StatusPreconditionFailed, p.Overwrite != "" && a.lacks(p.Key):
 		return t.whose(ctx, m.Token, p)
 	case a.status < 300:
-		return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "bad-answer", "the answer %s has no ETag, so it is not that of S3", a.say())
+		return connector.Receipt{}, t.s.failf("put", keep.ClassUnknown, "bad-answer", "the answer %s has no ETag, or a text beside it, so it is not that of S3", a.say())
 	}
 	return connector.Receipt{}, t.s.refused("put", true, a)
 }
@@ -284,12 +289,32 @@ func (t *deleter) Mutate(ctx context.Context, m keep.Mutation) (connector.Receip
 		return connector.Receipt{}, t.s.lost(ctx, "delete", true, err)
 	case a.status == http.StatusNoContent:
 		return connector.Receipt{}, nil
-	case a.status == http.StatusPreconditionFailed && a.code != "":
-		return connector.Receipt{}, t.s.failf("delete", keep.ClassLogic, "changed", "%s has not the etag %s: somebody changed it", p.Key, p.ETag)
+	case p.ETag != "" && a.status == http.StatusPreconditionFailed && a.code != "", a.lacks(p.Key):
+		return connector.Receipt{}, t.unmet(ctx, p)
 	case a.status < 300:
 		return connector.Receipt{}, t.s.failf("delete", keep.ClassUnknown, "bad-answer", "the answer %s is not that of S3", a.say())
 	}
 	return connector.Receipt{}, t.s.refused("delete", true, a)
+}
+
+// unmet is why the condition of a delete does not hold: the object is another version, or it is gone, as after this very delete
+// if something between us and the service has sent it twice.
+func (t *deleter) unmet(ctx context.Context, p deleteParams) *keep.Failure {
+	at, a, err := t.s.look(ctx, p.Key)
+	switch {
+	case err != nil:
+		return t.s.failf("delete", keep.ClassUnknown, "connection", "the object is gone or is another version, and it is not known which: %v", err)
+	case at == there && p.ETag != "" && a.etag() != strings.Trim(p.ETag, `"`):
+		return t.s.failf("delete", keep.ClassLogic, "changed", "%s has the etag %s, not %s: somebody changed it", p.Key, a.etag(), p.ETag)
+	}
+	return t.s.failf("delete", keep.ClassUnknown, "unclear", "the service says that the object is gone or is another version, and now shows %s; the delete may have been made", a.say())
+}
+
+// speaks reports whether what answers refuses an object that nobody has in the words of S3. A site that answers everything with the
+// same page does not, and knows nothing of an object.
+func (s *service) speaks(ctx context.Context, token string) (bool, error) {
+	a, err := s.send(ctx, request{method: http.MethodGet, key: "keep-no-such-object/" + token, header: http.Header{"Range": {"bytes=0-0"}}, limit: maxError})
+	return err == nil && a.code != "", err
 }
 
 // Reconcile looks whether the object is there.
@@ -310,9 +335,27 @@ func (t *deleter) Reconcile(ctx context.Context, m keep.Mutation) (connector.Ans
 		return connector.Answer{Verdict: connector.Retry, Detail: "somebody may have put the object after the call was recorded: it is of " +
 			cmp.Or(a.header.Get("Last-Modified"), "a time that the service does not say")}, nil
 	case at == there:
-		return connector.Answer{Verdict: connector.Absent, Detail: "the object is there"}, nil
+		return t.absent(ctx, m.Token, p.Key, a)
 	}
 	return connector.Answer{Verdict: connector.Retry, Detail: "the service shows " + a.say()}, nil
+}
+
+// absent is the verdict about a delete whose object a look has shown, if what has shown it speaks for S3, and shows it again.
+func (t *deleter) absent(ctx context.Context, token, key string, shown *response) (connector.Answer, error) {
+	speaks, err := t.s.speaks(ctx, token)
+	if err != nil {
+		return connector.Answer{}, t.s.lost(ctx, "delete", false, err)
+	}
+	at, a, err := t.s.look(ctx, key)
+	switch {
+	case err != nil:
+		return connector.Answer{}, t.s.lost(ctx, "delete", false, err)
+	case !speaks:
+		return connector.Answer{Verdict: connector.Retry, Detail: "what answers shows an object also where nobody has one, so it is not S3"}, nil
+	case at != there || a.etag() != shown.etag():
+		return connector.Answer{Verdict: connector.Retry, Detail: "the object was there, and then the service shows " + a.say()}, nil
+	}
+	return connector.Answer{Verdict: connector.Absent, Detail: "the object is there"}, nil
 }
 
 // clockStep is how far the clock of the records may have been set back while no host ran, unseen.

@@ -16,11 +16,13 @@
 // keep-id. Sent again, it is refused with 412, and the object itself says whose it is:
 // ours has happened, and another one is a logic failure with code "exists". With
 // overwrite = ETAG it sends If-Match, so that it replaces that version and no other.
-// That is level A, if the service honours both headers, as Amazon does for all buckets.
+// That is level C: an object that is not there may have been taken away since. The service must honour both headers, as
+// Amazon does for all buckets.
 //
 // delete is level C: an object that is gone was deleted, by whomever; one that is there,
 // and was put a minute or more before the call was recorded, was not. One that was put later, by the clock of the service,
-// proves nothing, so a person is asked: another delete would take what somebody put meanwhile.
+// proves nothing, so a person is asked: another delete would take what somebody put meanwhile. What shows it must speak
+// for S3: asked for an object that nobody has, it refuses that in the words of S3.
 // With etag the service deletes that version only, and of the same bytes put again the etag is the same.
 //
 // A missing object is believed only if the service says so with the code NoSuchKey, and names no other key: a

@@ -167,7 +167,7 @@ func fresh() string { return fmt.Sprintf("t%d", names.Add(1)) }
 // TestConformance holds the mutate tools to their promises on a real server, with the
 // connection cut at many bytes.
 func TestConformance(t *testing.T) {
-	for _, name := range []string{"put", "overwrite", "delete"} {
+	for _, name := range []string{"put", "overwrite", "delete", "delete of a version"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			connectortest.Run(t, func(tb testing.TB) *connectortest.Bench { b, _ := bench(tb, name); return b })
@@ -190,7 +190,7 @@ func bench(tb testing.TB, name string) (*connectortest.Bench, *connectortest.Pro
 	prefix := fresh()
 	key := func(n int) string { return fmt.Sprintf("%s/dir ü+&/%d.txt", prefix, n) }
 	b := &connectortest.Bench{
-		Connection: conn, Tool: "put", Secrets: []string{s3test.SecretKey}, Troubles: troubles(p), Settle: func() { still(tb) },
+		Connection: conn, Tool: "put", Secrets: []string{s3test.SecretKey}, Troubles: append(troubles(p), lies(tb, p, s.Addr)...), Settle: func() { still(tb) },
 		Refused: []json.RawMessage{json.RawMessage(`{}`), json.RawMessage(`{"key":""}`), json.RawMessage(`{"key":7}`), json.RawMessage(`{"key":"a","x":1}`)},
 	}
 	etags := map[int]string{}
@@ -212,9 +212,14 @@ func bench(tb testing.TB, name string) (*connectortest.Bench, *connectortest.Pro
 		}
 	}
 	switch name {
-	case "delete":
+	case "delete", "delete of a version":
 		b.Tool = "delete"
-		b.Params = func(n int) json.RawMessage { return json.RawMessage(fmt.Sprintf(`{"key":%q}`, key(n))) }
+		b.Params = func(n int) json.RawMessage {
+			if name == "delete" {
+				return json.RawMessage(fmt.Sprintf(`{"key":%q}`, key(n)))
+			}
+			return json.RawMessage(fmt.Sprintf(`{"key":%q,"etag":%q}`, key(n), etags[n]))
+		}
 		b.Effects = func(n int) int {
 			if _, ok := s.Object(key(n)); ok {
 				return 0

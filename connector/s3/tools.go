@@ -197,7 +197,7 @@ func (s *service) page(ctx context.Context, prefix, after string, size int) ([]l
 	}
 	var page struct {
 		XMLName     xml.Name `xml:"ListBucketResult"`
-		IsTruncated bool     `xml:"IsTruncated"`
+		IsTruncated *bool    `xml:"IsTruncated"`
 		Contents    []struct {
 			Key          string `xml:"Key"`
 			Size         int64  `xml:"Size"`
@@ -212,7 +212,10 @@ func (s *service) page(ctx context.Context, prefix, after string, size int) ([]l
 	for _, c := range page.Contents {
 		out = append(out, listed{c.Key, c.Size, strings.Trim(c.ETag, `"`), c.LastModified})
 	}
-	return out, page.IsTruncated, nil
+	if page.IsTruncated == nil { // a page that is full may not be the last one
+		return out, len(out) >= size, nil
+	}
+	return out, *page.IsTruncated, nil
 }
 
 // get reads an object, or a piece of it.
@@ -246,6 +249,9 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 		return nil, s.refused("get", false, a)
 	case offset > 0 && !strings.HasPrefix(a.header.Get("Content-Range"), fmt.Sprintf("bytes %d-", offset)):
 		return nil, s.failf("get", keep.ClassPrecondition, "no-ranges", "the service gives another part of %s than the one from %d on", p.Key, offset)
+	}
+	if a.header.Get("ETag") == "" {
+		return nil, s.failf("get", keep.ClassTransient, "bad-answer", "the answer %s has no ETag, so it is not that of S3", a.say())
 	}
 	size := a.size()
 	out := map[string]any{

@@ -179,8 +179,11 @@ func (m *mutator) change(ctx context.Context, s session, p changeParams) (connec
 	q.add(" RETURNING ").selected(t.columns)
 	rows, err := m.db.rows(ctx, m.spec.Name, s, q, t.columns)
 	var f *keep.Failure
+	large := errors.As(err, &f) && f.Code == "answer-too-large"
 	switch {
-	case errors.As(err, &f) && f.Code == "answer-too-large":
+	case len(rows) > 1, large && len(rows) > 0:
+		return connector.Receipt{}, m.db.severalRows(m.spec.Name, t)
+	case large:
 		return connector.Receipt{Warning: "the row is over 1 MiB; the result is null"}, nil
 	case err != nil:
 		return connector.Receipt{}, err

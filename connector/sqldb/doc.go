@@ -18,10 +18,12 @@
 //	createTable({table, columns: {name: type}, primary_key}) {created}
 //
 // key must hold the columns of a primary key or unique index. It is identity,
-// together with table; row and set are payload. In where a value means equality
+// together with table; row and set are payload. A key of several rows, as of a table that others inherit from, is a logic failure. In where a value means equality
 // (null: is null), and an object means operators: {gt, gte, lt, lte, ne, in, like}.
 //
 // list gives rows that order_by has alike in the order of the primary key, so that pages of them hold together.
+//
+// An SQLite file that is replaced or removed is noticed: the one that has the name is read and changed.
 //
 // createTable is there with create = true, which also makes an SQLite file that is
 // missing. Its types are text, integer, number, decimal, boolean, time, json and bytes.

@@ -35,6 +35,11 @@ func (m *mutator) Start(ctx context.Context) error { return m.db.prepareLedger(c
 // prepareLedger makes the ledger table if it is missing, in a transaction of
 // its own: a right to create tables is needed only then.
 func (db *database) prepareLedger(ctx context.Context, tool string) error {
+	if e, ok := db.engine.(*sqliteEngine); ok {
+		if _, _, err := e.current(); err != nil { // another file is not ready
+			return db.fail(tool, "open", err)
+		}
+	}
 	if db.ledger == "" || db.ready.Load() {
 		return nil
 	}

@@ -205,8 +205,17 @@ func (db *database) one(ctx context.Context, tool string, s session, t *table, k
 		return nil, db.bad(tool, err)
 	}
 	rows, err := db.rows(ctx, tool, s, q, t.columns)
+	if len(rows) > 1 {
+		return nil, db.severalRows(tool, t)
+	}
 	if err != nil || len(rows) == 0 {
 		return json.RawMessage("null"), err
 	}
 	return rows[0], nil
+}
+
+// severalRows is the failure of a call for one row where a key has several: its index tells values apart that its column does not, or
+// tables that inherit from this one have the key, too.
+func (db *database) severalRows(tool string, t *table) *keep.Failure {
+	return db.failf(tool, keep.ClassLogic, "several-rows", "%s has several rows of that key, and nothing was changed: compare the collations of the column and of its unique index, and look for tables that inherit from this one", t.quoted)
 }

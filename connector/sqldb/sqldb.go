@@ -95,6 +95,9 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
+	if e, ok := db.engine.(*sqliteEngine); ok {
+		e.renewed = func() { db.ready.Store(false) }
+	}
 	db.hide = secrets(cfg.URL)
 	return &connector.Connection{Name: name, Connector: Kind, Tools: db.tools(cfg), Close: db.engine.close}, nil
 }

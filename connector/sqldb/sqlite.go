@@ -8,10 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -30,7 +33,14 @@ const textKind = `"pg_catalog"."text"`
 const lockWait = 20 * time.Millisecond
 
 // An sqliteEngine is an SQLite file.
-type sqliteEngine struct{ db *sql.DB }
+type sqliteEngine struct {
+	path, dsn string
+	renewed   func() // is called when the file is another one than before
+
+	mu sync.Mutex // protects all below
+	db *sql.DB    // of connections to at
+	at fs.FileInfo
+}
 
 // newSQLite prepares the file for use. It does not open it.
 func newSQLite(path string, create bool) (*sqliteEngine, error) {
@@ -46,20 +56,54 @@ func newSQLite(path string, create bool) (*sqliteEngine, error) {
 	q.Add("_pragma", "foreign_keys(1)")
 	q.Add("_pragma", "synchronous(FULL)") // what was committed survives a loss of power
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
-	db, err := sql.Open("sqlite", dsn)
+	e := &sqliteEngine{path: path, dsn: dsn, renewed: func() {}}
+	return e, e.open()
+}
+
+// open makes a pool of connections. It opens no file.
+func (e *sqliteEngine) open() (err error) {
+	if e.db, err = sql.Open("sqlite", e.dsn); err == nil {
+		e.db.SetMaxOpenConns(maxIdle)
+	}
+	return err
+}
+
+func (e *sqliteEngine) close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.db.Close()
+}
+
+// current returns connections to the file that has the name now. Those of a file that was replaced or removed would change what
+// nobody finds any more.
+func (e *sqliteEngine) current() (*sql.DB, fs.FileInfo, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now, err := os.Stat(e.path)
+	if err != nil {
+		now = nil // one that is not there is not opened, or made
+	}
+	if e.at != nil && (now == nil || !os.SameFile(e.at, now)) {
+		old := e.db
+		if err := e.open(); err != nil {
+			e.db = old
+			return nil, nil, err
+		}
+		old.Close() // what is under way ends with it
+		e.renewed()
+	}
+	e.at = now
+	return e.db, now, nil
+}
+
+func (e *sqliteEngine) begin(ctx context.Context, write bool) (session, error) {
+	db, at, err := e.current()
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(maxIdle)
-	return &sqliteEngine{db}, nil
-}
-
-func (e *sqliteEngine) close() error { return e.db.Close() }
-
-func (e *sqliteEngine) begin(ctx context.Context, write bool) (session, error) {
-	s := &sqliteSession{}
+	s := &sqliteSession{path: e.path, at: at}
 	// A new connection sets pragmas, which may find the file locked.
-	err := s.wait(ctx, func() (err error) { s.conn, err = e.db.Conn(ctx); return err })
+	err = s.wait(ctx, func() (err error) { s.conn, err = db.Conn(ctx); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +242,18 @@ func (e *sqliteEngine) decode(c column, v any) (json.RawMessage, error) {
 type sqliteSession struct {
 	conn *sql.Conn
 	done bool
+
+	path string
+	at   fs.FileInfo // what path was; nil: it was not there
+}
+
+// errReplaced ends a change of a file that has no name any more.
+var errReplaced = errors.New("the file of the database was replaced or removed meanwhile")
+
+// replaced reports whether path is another file by now.
+func (s *sqliteSession) replaced() bool {
+	now, err := os.Stat(s.path)
+	return s.at != nil && (err != nil || !os.SameFile(s.at, now))
 }
 
 // begin takes the lock that the transaction needs at once, so that it is waited
@@ -333,6 +389,9 @@ func (s *sqliteSession) describeIndexes(ctx context.Context, t *table, name stri
 func (s *sqliteSession) commit(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if s.replaced() {
+		return errReplaced
 	}
 	// Not interrupted by ctx: it would be hard to say what an interrupted
 	// COMMIT has done. A busy one has done nothing.

@@ -1,4 +1,4 @@
-// Package echo knows in which members of their answers services repeat the question, and how they deny. What stands there
+// Package echo knows in which members of their answers services repeat the question, how they deny, and how they say that there is more. What stands there
 // was not found, only asked for (law: witnessed).
 package echo
 

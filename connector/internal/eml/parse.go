@@ -216,6 +216,15 @@ func (m *Mail) ids(h header, name string) []string {
 	return valid(strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune("<>, \t", r) }))
 }
 
+// MessageIDs returns all ids in the fields Message-ID of a header. There should be one, and what passes a mail on may add its own.
+func MessageIDs(raw []byte) (out []string) {
+	m := new(Mail)
+	for _, value := range m.split(raw).header["message-id"] {
+		out = append(out, m.ids(header{"message-id": {value}}, "message-id")...)
+	}
+	return out
+}
+
 // mailboxes reads all address fields of that name.
 func (m *Mail) mailboxes(h header, name string) []Mailbox {
 	out := []Mailbox{}

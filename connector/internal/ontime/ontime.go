@@ -36,6 +36,22 @@ type Dialer struct{ net.Dialer }
 // DialContext dials a connection that writes until the end that WithEnd gave ctx.
 func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := d.Dialer.DialContext(ctx, network, addr)
+	return until(ctx, c, err)
+}
+
+// Dialing returns dial with connections that write until the end that WithEnd gave the context. Nil is that of a net.Dialer.
+func Dialing(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return until(ctx, c, err)
+	}
+}
+
+// until returns a connection that was dialed, which writes until the end of ctx.
+func until(ctx context.Context, c net.Conn, err error) (net.Conn, error) {
 	end, ok := ctx.Value(ends{}).(time.Time)
 	if err != nil || !ok {
 		return c, err
@@ -47,6 +63,18 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	return &conn{Conn: c, end: end, clock: time.Now}, nil
 }
 
+// Over reports whether the deadline of ctx has passed, also where nobody was told yet.
+func Over(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return ok && passed(end, time.Now())
+}
+
+// passed reports whether it is too late by either clock: while a machine sleeps the monotonic one does not advance, and the
+// other one may be set.
+func passed(end, now time.Time) bool {
+	return !now.Before(end) || !now.Round(0).Before(end.Round(0))
+}
+
 // Now is the time of the machine, for what a service compares with its own clock.
 func Now() time.Time { return time.Now() }
 
@@ -56,10 +84,9 @@ type conn struct {
 	clock func() time.Time
 }
 
-// Write writes p, unless it is too late by either clock: while a machine sleeps the
-// monotonic one does not advance, and the other one may be set.
+// Write writes p, unless it is too late.
 func (c *conn) Write(p []byte) (int, error) {
-	if now := c.clock(); !now.Before(c.end) || !now.Round(0).Before(c.end.Round(0)) {
+	if passed(c.end, c.clock()) {
 		return 0, ErrLate
 	}
 	return c.Conn.Write(p)
