@@ -54,19 +54,47 @@ func (e *Engine) ofThisAttempt(ctx context.Context, t *tool, m keep.Mutation, an
 }
 
 // attemptOf returns the attempt to which a call belongs: that of its item, or the highest of
-// the events that its run has.
+// the events that its run has, and of those of which these came.
 func (e *Engine) attemptOf(ctx context.Context, m keep.Mutation) (int, error) {
 	if m.Item != "" {
 		return m.Attempt, nil
 	}
-	run, err := e.store.Run(ctx, m.Run)
+	return e.attemptOfRun(ctx, m.Workflow, m.Run, make(map[keep.RunID]bool))
+}
+
+// attemptOfRun is attemptOf of a run. What a new attempt publishes under another id is at its first attempt, and makes what reads it do its
+// work once more. seen are runs that were looked at.
+func (e *Engine) attemptOfRun(ctx context.Context, w keep.WorkflowName, id keep.RunID, seen map[keep.RunID]bool) (int, error) {
 	n := 1
+	if seen[id] {
+		return n, nil
+	}
+	seen[id] = true
+	run, err := e.store.Run(ctx, id)
+	if err != nil {
+		return n, err
+	}
 	for _, r := range run.Reservations {
 		for i := range r.IDs {
 			n = max(n, r.Attempt(i))
 		}
+		events, err := e.store.EventsByID(ctx, w, r.Topic, r.IDs)
+		if err != nil {
+			return n, err
+		}
+		for _, ev := range events {
+			by := ev.CreatedBy.Run()
+			if by == "" || n > 1 {
+				continue
+			}
+			above, err := e.attemptOfRun(ctx, w, by, seen)
+			if err != nil && !isNotFound(err) { // that one was swept
+				return n, err
+			}
+			n = max(n, above)
+		}
 	}
-	return n, err
+	return n, nil
 }
 
 // factOf returns what an answer means to the ledger.
