@@ -308,7 +308,7 @@ type RequestRun struct{ Handler HandlerName }
 
 // LookAgain makes a consumer look at all events that it subscribes to, as soon as it may
 // run: also at those that it passed over before; and a job at its items. It counts as a
-// request that a run under way does not serve. A handler without a state is a *NotFoundError.
+// request that a run under way does not serve, and as later than one before it. A handler without a state is a *NotFoundError.
 type LookAgain struct{ Handler HandlerName }
 
 // Deploy adds a version and makes it current. The workflow is made if it is

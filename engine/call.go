@@ -371,8 +371,9 @@ func (x *execution) put(ctx context.Context, m keep.Mutation, move keep.Move, ta
 // transmit makes the call that was recorded, and returns what it proves. An error means
 // that it proves nothing, and that nothing is written.
 func (x *execution) transmit(t *tool) (ledger.Fact, error) {
-	limit := x.e.clock.Remaining(x.mut.CallDeadline)
-	late := x.mut.CallDeadline.Sub(x.mut.UpdatedAt) - limit
+	whole := x.mut.CallDeadline.Sub(x.mut.UpdatedAt)
+	limit := min(x.e.clock.Remaining(x.mut.CallDeadline), whole) // the clock may be set back meanwhile
+	late := whole - limit
 	if late >= ledger.MaxLate(x.mut) { // the record says that it could be out until then, and no longer
 		f := &keep.Failure{Class: keep.ClassTransient, Code: "not-sent", Tool: t.name, At: x.callAt,
 			Message: "recording the call took " + late.Round(time.Millisecond).String() + ", which is too much of its time; nothing was sent"}

@@ -57,6 +57,25 @@ func TestDeployDuringAnEmptyPrepare(t *testing.T) {
 	})
 }
 
+// The same with a deploy on another host, whose clock is a little ahead: what it says of the time of the deploy is after the end of the run.
+func TestDeployByAClockThatIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		reserve := w.script["consumers.act.prepare"]
+		w.script["consumers.act.prepare"] = func(*call) any { return map[string]any{"reservations": []any{}} }
+		w.deploy()
+		w.publish("in", "a")
+		w.during("consumers.act.prepare", func() {
+			second := keep.Deployment{Workflow: w.def.Name, Hash: "second", Entry: "w.js", Definition: w.def}
+			if _, err := w.elsewhere(20*time.Millisecond).Deploy(t.Context(), second); err != nil {
+				t.Error(err)
+			}
+			w.script["consumers.act.prepare"] = reserve
+		})
+		w.wantOnce("a")
+	})
+}
+
 // The same across a restart right after the old version's commit.
 func TestDeployDuringAnEmptyPrepareThenRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -183,6 +202,65 @@ func TestDeployChangesTheSchedule(t *testing.T) {
 				w.runUntil(65 * time.Minute)
 				if runs != 4 {
 					t.Errorf("%d runs after 65 minutes of every 30, want 4", runs)
+				}
+			})
+		})
+	}
+}
+
+// A time of a changed schedule that comes while the old version still executes a run is not passed over: the run after that is due at once.
+func TestDeployWhoseTimeComesDuringARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		runs := 0
+		w.def.Handlers = []keep.Handler{{Name: "tick", Kind: keep.Producer, Schedule: keep.Schedule{Interval: 48 * time.Hour}}}
+		w.script["producers.tick"] = func(*call) any { runs++; return nil }
+		w.deploy()
+		w.during("producers.tick", func() { // which begins at midnight
+			time.Sleep(29 * time.Minute)
+			w.def.Handlers = []keep.Handler{{Name: "tick", Kind: keep.Producer, Schedule: keep.Schedule{Cron: "30 0 * * *"}}}
+			w.deploy()
+			time.Sleep(2 * time.Minute)
+		})
+		if runs != 2 {
+			t.Errorf("%d runs, want 2: that of 0:30 is due when the first ends at 0:31", runs)
+		}
+	})
+}
+
+// A producer that gets another name keeps its times: one that came while no host was there is not passed over, and one whose run is
+// under way is not done once more.
+func TestTimesOfAProducerThatIsRenamed(t *testing.T) {
+	for _, when := range []string{"while no host was there", "while it ran", "while it ran, then a restart"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var runs []string
+				ran := func(*call) any { runs = append(runs, time.Now().UTC().Format("2 15:04")); return nil }
+				daily := keep.Schedule{Cron: "30 0 * * *"}
+				w.def.Handlers = []keep.Handler{{Name: "tick", Kind: keep.Producer, Schedule: daily}}
+				w.script["producers.tick"], w.script["producers.tock"] = ran, ran
+				w.deploy()
+				rename := func() {
+					time.Sleep(time.Minute)
+					w.def.Handlers = []keep.Handler{{Name: "tock", Kind: keep.Producer, Schedule: daily, Items: "tick"}}
+					w.deploy()
+				}
+				switch when {
+				case "while no host was there":
+					time.Sleep(30 * time.Minute)
+					rename()
+				case "while it ran":
+					w.during("producers.tick", rename)
+				default:
+					w.dieAt = "after-commit"
+					w.script["producers.tick"] = func(c *call) any { rename(); return ran(c) }
+					w.runUntil(time.Hour)
+				}
+				w.runUntil(20 * time.Hour)
+				w.runUntil(10 * time.Hour)
+				if len(runs) != 2 || runs[0] != "1 00:31" || runs[1] != "2 00:30" {
+					t.Errorf("it ran at %q, want at 1 00:31 and 2 00:30", runs)
 				}
 			})
 		})

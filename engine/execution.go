@@ -481,18 +481,14 @@ func (x *execution) state(now time.Time) keep.HandlerState {
 	return s
 }
 
-// served returns up to when a request, as a person's "run now", is answered by this run: that of which the actor knew, whatever the clock
-// said when that was made, and what came before the millisecond in which the run began. Where another execution looked at the events of a
-// consumer it is none: it may have come since.
+// served returns up to when a request, as a person's "run now", is answered by this run: that of which the actor knew when the run began,
+// whatever the clock said when that was made. One that came later is served by the next run, also if the clock of who made it is behind.
+// Where another execution looked at the events of a consumer it is none: it may have come since.
 func (x *execution) served() time.Time {
 	if x.run.Kind == keep.Consumer && !x.looked {
 		return time.Time{}
 	}
-	known := x.a.states[x.run.Handler].RequestedAt
-	if known.UnixMilli() >= x.run.CreatedAt.UnixMilli() {
-		return known
-	}
-	return x.run.CreatedAt.Add(-time.Millisecond)
+	return x.a.states[x.run.Handler].RequestedAt
 }
 
 // transition moves the run to a later phase. An error is a bug of ours.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,5 +53,16 @@ func TestSentAgainByAnother(t *testing.T) {
 		if c.isDue(ledger.SendAgain(m, now.Add(time.Second), now), now) {
 			t.Errorf("%s: it is sent again by two", code)
 		}
+	}
+}
+
+// Of a call far below all else, nobody knows of which attempt it is: what is looked at has an end.
+func TestAttemptFarBelow(t *testing.T) {
+	seen := make(map[keep.RunID]bool)
+	for i := range maxAbove {
+		seen[keep.RunID(strconv.Itoa(i))] = true
+	}
+	if n, err := new(Engine).attemptOfRun(t.Context(), "w", "run_above", seen); n < 2 || err != nil {
+		t.Errorf("attempt %d, %v; want that it may be a later one", n, err)
 	}
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -228,6 +229,37 @@ func TestDiesAfterASlowRecord(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { diesAfterASlowRecord(t, name, late) })
 		})
 	}
+}
+
+// The clock is set back between the record of a call and the call: that has no more time than its tool gives it (law: bounded).
+func TestClockIsSetBackAfterTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var back time.Duration
+		w.clock = func() time.Time { return time.Now().Add(-back) }
+		w.onCommit = func(c keep.Commit, do func() error) error {
+			if slices.ContainsFunc(c.Changes, func(change keep.Change) bool {
+				m, ok := change.(keep.PutMutation)
+				return ok && m.Mutation.State == keep.InFlight
+			}) {
+				defer func() { back = time.Hour }()
+			}
+			return do()
+		}
+		var limit time.Duration
+		w.service.onCallContext = func(ctx context.Context) error {
+			ends, _ := ctx.Deadline()
+			limit = time.Until(ends)
+			return nil
+		}
+		w.deploy()
+		w.publish("in", "a")
+		w.run()
+		w.wantOnce("a")
+		if limit <= 0 || limit > 10*time.Second {
+			t.Errorf("the call may take %s, and its tool gives it 10 s", limit)
+		}
+	})
 }
 
 func diesAfterASlowRecord(t *testing.T, name string, late time.Duration) {

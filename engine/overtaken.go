@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
 )
@@ -30,9 +31,12 @@ func (a *actor) overtaken(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		state, err := schedule.Deployed(h, stale, before, a.e.policy.DefaultInterval, now)
+		state, err := schedule.Deployed(h, stale, before, a.e.policy.DefaultInterval, a.current.CreatedAt) // a tick since then is due
 		if err != nil {
 			return err
+		}
+		if schedule.Same(state, a.states[h.Name]) {
+			continue // as the deploy left it
 		}
 		state.Workflow, a.states[h.Name] = a.name, state
 		changes = append(changes, keep.PutHandler{State: state})
@@ -61,7 +65,7 @@ func (a *actor) overtaken(ctx context.Context) error {
 	return nil
 }
 
-// staleStates returns the state of h, with that of a consumer which is h by now and ran later, if a run of another version
+// staleStates returns the state of h, with that of a handler which is h by now and ran later, if a run of another version
 // wrote the later one although the current version was deployed already, and that version; none: no run did.
 func (a *actor) staleStates(ctx context.Context, h keep.Handler) (states []keep.HandlerState, by keep.Version, err error) {
 	own := a.states[h.Name]
@@ -72,7 +76,7 @@ func (a *actor) staleStates(ctx context.Context, h keep.Handler) (states []keep.
 		states = append(states, own)
 	}
 	for name, s := range a.states {
-		if _, declared := a.current.Definition.Handler(name); declared || h.Kind != keep.Consumer || !s.LastAt.After(own.LastAt) {
+		if _, declared := a.current.Definition.Handler(name); declared || s.Kind != h.Kind || !s.LastAt.After(own.LastAt) {
 			continue
 		}
 		if v, err := a.overtook(ctx, s, h); err != nil {
@@ -85,9 +89,9 @@ func (a *actor) staleStates(ctx context.Context, h keep.Handler) (states []keep.
 }
 
 // overtook returns the version of the run that wrote s, the state of h or of what it was called, although the current version was
-// deployed already; zero: it wrote it before, or is none of h.
+// deployed already, or perhaps was: another host may have deployed it, by a clock that is ahead. Zero: it wrote it before, or is none of h.
 func (a *actor) overtook(ctx context.Context, s keep.HandlerState, h keep.Handler) (v keep.Version, err error) {
-	if s.LastRun == "" || s.LastAt.Before(a.current.CreatedAt) {
+	if s.LastRun == "" || s.LastAt.Before(a.current.CreatedAt.Add(-ledger.ClockTolerance)) {
 		return v, nil
 	}
 	last, err := a.e.store.Run(ctx, s.LastRun)

@@ -54,19 +54,58 @@ func (e *Engine) ofThisAttempt(ctx context.Context, t *tool, m keep.Mutation, an
 }
 
 // attemptOf returns the attempt to which a call belongs: that of its item, or the highest of
-// the events that its run has.
+// the events that its run has, and of those of which these came.
 func (e *Engine) attemptOf(ctx context.Context, m keep.Mutation) (int, error) {
 	if m.Item != "" {
 		return m.Attempt, nil
 	}
-	run, err := e.store.Run(ctx, m.Run)
+	return e.attemptOfRun(ctx, m.Workflow, m.Run, make(map[keep.RunID]bool))
+}
+
+// maxAbove is how many runs are looked at above a call, as of a workflow that publishes to itself.
+const maxAbove = 5000
+
+// attemptOfRun is attemptOf of a run. What a new attempt publishes under another id is at its first attempt, and makes what reads it do its
+// work once more. seen are runs that were looked at.
+func (e *Engine) attemptOfRun(ctx context.Context, w keep.WorkflowName, id keep.RunID, seen map[keep.RunID]bool) (int, error) {
 	n := 1
+	switch {
+	case seen[id]:
+		return n, nil
+	case len(seen) == maxAbove:
+		return 2, nil // nobody knows: a person is asked
+	}
+	seen[id] = true
+	run, err := e.store.Run(ctx, id)
+	if err != nil {
+		return n, err
+	}
 	for _, r := range run.Reservations {
 		for i := range r.IDs {
 			n = max(n, r.Attempt(i))
 		}
+		if n > 1 {
+			return n, nil
+		}
+		events, err := e.store.EventsByID(ctx, w, r.Topic, r.IDs)
+		if err != nil {
+			return n, err
+		}
+		for _, ev := range events {
+			by := ev.CreatedBy.Run()
+			if by == "" {
+				continue
+			}
+			above, err := e.attemptOfRun(ctx, w, by, seen)
+			if err != nil && !isNotFound(err) { // that one was swept
+				return n, err
+			}
+			if n = max(n, above); n > 1 {
+				return n, nil
+			}
+		}
 	}
-	return n, err
+	return n, nil
 }
 
 // factOf returns what an answer means to the ledger.

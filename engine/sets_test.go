@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	law "github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/policy"
 )
@@ -260,6 +261,56 @@ func TestSettingInTheCommit(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A person, or an account that was connected, wants the service asked about a call at once that is being sent again at this moment: it
+// is being asked, and a later call waits all the same until the first is not being sent any more.
+func TestSettingIsAskedAboutSooner(t *testing.T) {
+	lost := keep.Failf(keep.ClassPermission, keep.CodeReconnect, "the account mail must be connected again")
+	lost.Account, lost.Generation = "mail", 3
+	account := keep.Account{Kind: keep.AccountConnected, Name: "mail"}
+	connected := account
+	connected.Generation = 3
+	for name, c := range map[string]struct {
+		answer error // of the lookup before
+		sooner func(t *testing.T, e *host, run keep.RunID) error
+	}{
+		"a person": {errors.New("no route to host"), func(t *testing.T, e *host, run keep.RunID) error {
+			_, err := e.DoRun(t.Context(), run, keep.Decision{Action: keep.Retry, By: "ann", From: "test"}, false)
+			return err
+		}},
+		"an account": {lost, func(t *testing.T, e *host, _ keep.RunID) error {
+			return e.SettleAccounts(t.Context(), having(law.Connect(connected, account, time.Now())))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := settingWorld(t)
+				w.service.onAskContext = func(context.Context, keep.Mutation) error { return c.answer }
+				_ = w.runFor(time.Minute)
+				run := w.lastRun().ID
+				w.def.Name = "w2"
+				w.deploy()
+				e := w.engine()
+				w.service.onAskContext = func(context.Context, keep.Mutation) error { // it hangs, and arrives late
+					w.service.onAskContext = nil
+					if err := c.sooner(t, e, run); err != nil {
+						t.Error(err)
+					}
+					w.publish("in", "v2")
+					e.Wake("w2")
+					time.Sleep(10 * time.Second)
+					return nil
+				}
+				if err := w.runEngine(e, 24*time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				if qs := w.questions(); w.service.set["file"] != "v2" || len(qs) != 0 {
+					t.Errorf("the service has %q, questions %+v; want v2, none", w.service.set["file"], qs)
+				}
+			})
+		})
+	}
 }
 
 // The call in doubt is recorded to be sent again after the later one looked, and before that is recorded: it is not, until the other may not be

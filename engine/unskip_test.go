@@ -7,6 +7,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/operator"
 )
 
 // passesOver returns a world whose consumer passes over a and b, of which a is skipped, until reserve is called.
@@ -41,6 +42,50 @@ func TestUnskippedAsARunBegins(t *testing.T) {
 		})
 		w.wantOnce("first", "a", "b")
 	})
+}
+
+// Nor is one whose skip is undone by another host, whose clock is behind.
+func TestUnskippedByAClockThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reserve := passesOver(t)
+		w.during("consumers.act.prepare", func() {
+			unskip(t, &host{Operator: w.elsewhere(-20 * time.Millisecond)})
+			reserve()
+		})
+		w.wantOnce("first", "a", "b")
+	})
+}
+
+// Nor is one of which the run knows a request that was made by another clock, which was ahead.
+func TestUnskippedAfterAClockThatIsAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, reserve := passesOver(t)
+		if _, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"b"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.elsewhere(time.Second).UnskipEvents(t.Context(), "w", "in", []keep.MessageID{"b"}); err != nil {
+			t.Fatal(err)
+		}
+		w.during("consumers.act.prepare", func() {
+			unskip(t, w.running)
+			reserve()
+		})
+		w.wantOnce("first", "a", "b")
+	})
+}
+
+// elsewhere returns what people decide on another host, whose clock is that much ahead.
+func (w *world) elsewhere(ahead time.Duration) *operator.Operator {
+	w.t.Helper()
+	cfg := operator.Config{Policy: &w.policy, Now: func() time.Time { return time.Now().Add(ahead) }}
+	if w.running != nil {
+		cfg.Executor = w.running
+	}
+	o, err := operator.New(w.store, cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return o
 }
 
 // Nor is one whose skip is undone while the host is down that began the run, and that its successor ends.

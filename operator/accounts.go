@@ -276,9 +276,12 @@ func (o *Operator) continueLookup(ctx context.Context, key keep.MutationKey, sti
 	}
 	var changes []keep.Change
 	switch {
-	case m.State == keep.NeedsReconcile && m.NextReconcileAt.After(now):
-		m.NextReconcileAt, m.UpdatedAt = now, now
-		changes = append(changes, keep.PutMutation{Mutation: m})
+	case m.State == keep.NeedsReconcile:
+		sooner, is := ledger.AskSooner(m, now)
+		if !is {
+			return nil
+		}
+		changes = append(changes, keep.PutMutation{Mutation: sooner})
 	case m.State == keep.Indeterminate && m.CanReconcile:
 		after, move, err := ledger.Apply(m, ledger.Fact{Evidence: ledger.CheckAgain, By: "account", Detail: "the credential is another one now"}, now)
 		if err != nil {

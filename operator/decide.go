@@ -288,7 +288,7 @@ func (o *Operator) itemSkipped(ctx context.Context, w keep.WorkflowName, id stri
 }
 
 // abort ends a run before its mutation: what it reserved, or else its trigger,
-// is skipped. What it gave back is skipped as far as no other run took it.
+// is skipped. What it gave back is skipped as far as no other run took it, and nobody had it done again since.
 func (o *Operator) abort(ctx context.Context, q keep.Escalation, run keep.Run, m keep.Mutation, d keep.Decision) ([]keep.Change, error) {
 	if settled := lifecycle.Settled(m.State) && run.Kind == keep.Consumer; settled || lifecycle.Unknown(m.State) {
 		return nil, &ActionError{q.ID, d.Action, "the mutation is " + string(m.State) + "; only the way forward is left"}
@@ -308,7 +308,7 @@ func (o *Operator) abort(ctx context.Context, q keep.Escalation, run keep.Run, m
 		}
 		var free []keep.MessageID
 		for _, ev := range events {
-			if ev.Free() {
+			if ev.Free() && ev.AttemptOf(run) == ev.Attempt() {
 				free = append(free, ev.MessageID)
 			}
 		}

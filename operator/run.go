@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 )
 
@@ -122,11 +123,14 @@ func hurry(done *RunDone, m keep.Mutation, now time.Time) ([]keep.Change, error)
 	switch {
 	case run.Status == keep.StatusReconciliation && m.State == keep.NeedsReconcile:
 		done.Effect = fmt.Sprintf("asks now what became of %s on %s; %s", m.Tool, m.Target, lifecycle.LookupEffect(m))
-		if !m.NextReconcileAt.After(now) {
+		if until := m.SentAgainUntil(); until.After(now) {
+			done.Effect = fmt.Sprintf("changes nothing: it is being asked already what became of %s on %s, until %s at the latest", m.Tool, m.Target, until.UTC().Format(time.DateTime+" UTC"))
+		}
+		sooner, is := ledger.AskSooner(m, now)
+		if !is {
 			return nil, nil
 		}
-		m.NextReconcileAt, m.UpdatedAt = now, now
-		return []keep.Change{keep.PutMutation{Mutation: m}}, nil
+		return []keep.Change{keep.PutMutation{Mutation: sooner}}, nil
 	case lifecycle.Unknown(m.State):
 		return refuse("nobody knows whether its call " + string(m.Key) + " happened: a person decides that, see keep inbox")
 	case !lifecycle.WaitsForTime(run):

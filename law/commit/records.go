@@ -415,7 +415,7 @@ func (d *decision) requestRun(name keep.HandlerName) error {
 	if h == nil {
 		return &keep.NotFoundError{What: "handler", ID: string(name)}
 	}
-	h.RequestedAt = d.at
+	h.RequestedAt = d.requested(h)
 	plan(&d.p.Handlers, h, &h.Row)
 	return nil
 }
@@ -427,9 +427,18 @@ func (d *decision) lookAgain(name keep.HandlerName) error {
 	if h == nil {
 		return &keep.NotFoundError{What: "handler", ID: string(name)}
 	}
-	h.IdleSeq, h.RequestedAt = 0, d.at
+	h.IdleSeq, h.RequestedAt = 0, d.requested(h)
 	plan(&d.p.Handlers, h, &h.Row)
 	return nil
+}
+
+// requested returns when a request counts as made: after the one before it, also by a clock that is behind, or a run that knows that one
+// would serve both.
+func (d *decision) requested(h *Handler) time.Time {
+	if next := h.RequestedAt.Add(time.Millisecond); !h.RequestedAt.IsZero() && d.at.Before(next) {
+		return next
+	}
+	return d.at
 }
 
 // sweep forgets a chain. Whether it is over takes more records than a commit should

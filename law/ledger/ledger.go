@@ -313,6 +313,16 @@ func SendAgain(m keep.Mutation, until, now time.Time) keep.Mutation {
 	return m
 }
 
+// AskSooner returns m, which is in doubt, with its next lookup at now, and whether that is sooner. One that may be sent again at this moment
+// is being asked about: its record keeps saying until when, or others would not wait.
+func AskSooner(m keep.Mutation, now time.Time) (keep.Mutation, bool) {
+	if !m.NextReconcileAt.After(now) || m.SentAgainUntil().After(now) {
+		return m, false
+	}
+	m.NextReconcileAt, m.UpdatedAt = now, now
+	return m, true
+}
+
 // LastAttempt returns when the last attempt at a call was recorded, and whether its outcome was unknown at some time.
 func LastAttempt(moves []keep.Move) (at time.Time, doubted bool) {
 	for _, m := range moves {

@@ -406,6 +406,25 @@ func TestSendAgain(t *testing.T) {
 	}
 }
 
+// A lookup is brought forward unless it is made at this moment, or would not be sooner.
+func TestAskSooner(t *testing.T) {
+	now := time.UnixMilli(1_000_000).UTC()
+	m := keep.Mutation{Key: "mut", State: keep.NeedsReconcile, CallDeadline: now.Add(-time.Second), NextReconcileAt: now.Add(time.Minute)}
+	if sooner, is := ledger.AskSooner(m, now); !is || !sooner.NextReconcileAt.Equal(now) || !sooner.UpdatedAt.Equal(now) {
+		t.Errorf("AskSooner = %t, at %s", is, sooner.NextReconcileAt)
+	}
+	again, due := ledger.SendAgain(m, now.Add(time.Minute), now), m
+	due.NextReconcileAt = now
+	for name, m := range map[string]keep.Mutation{"sent again": again, "due": due} {
+		if same, is := ledger.AskSooner(m, now); is || !same.SentAgainUntil().Equal(m.SentAgainUntil()) || !same.NextReconcileAt.Equal(m.NextReconcileAt) {
+			t.Errorf("%s: AskSooner = %t, at %s", name, is, same.NextReconcileAt)
+		}
+	}
+	if _, is := ledger.AskSooner(again, now.Add(time.Minute)); is {
+		t.Error("a lookup that is due is brought forward")
+	}
+}
+
 // The last attempt counts, and whether that was in doubt.
 func TestLastAttempt(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }

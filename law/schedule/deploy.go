@@ -9,8 +9,8 @@ import (
 
 // Deployed returns the state with which a handler starts in a new version: that of
 // the handler before, if it is of the same kind. A schedule that did not change keeps
-// its next tick; a consumer looks again at the events that it passed over, and one that is renamed takes its alarm along. bare is the
-// interval of a handler without a schedule.
+// its next tick; a consumer looks again at the events that it passed over. One that is renamed takes its tick or its alarm along. bare is
+// the interval of a handler without a schedule.
 func Deployed(h keep.Handler, states []keep.HandlerState, before keep.Deployment, bare time.Duration, now time.Time) (keep.HandlerState, error) {
 	of := func(name keep.HandlerName) keep.HandlerState {
 		i := slices.IndexFunc(states, func(s keep.HandlerState) bool { return s.Handler == name && s.Kind == h.Kind })
@@ -21,14 +21,15 @@ func Deployed(h keep.Handler, states []keep.HandlerState, before keep.Deployment
 	}
 	s := of(h.Name)
 	s.IdleSeq = 0
+	was := of(calledIn(before.Definition, h))
 	if h.Kind == keep.Consumer {
-		if was := of(calledIn(before.Definition, h)); was.Handler != h.Name {
+		if was.Handler != h.Name {
 			s.WakeAt = was.WakeAt
 		}
 		return s, nil
 	}
-	old, known := before.Definition.Handler(h.Name)
-	if known && old.Schedule == h.Schedule && !s.NextAt.IsZero() {
+	if old, known := before.Definition.Handler(was.Handler); known && old.Schedule == h.Schedule && !was.NextAt.IsZero() {
+		s.NextAt = was.NextAt
 		return s, nil
 	}
 	plan, err := Parse(h.Schedule, bare)
@@ -39,7 +40,7 @@ func Deployed(h keep.Handler, states []keep.HandlerState, before keep.Deployment
 	return s, nil
 }
 
-// calledIn returns the name by which a version before has a handler, whose alarm it takes over; its own if that has none.
+// calledIn returns the name by which a version before has a handler, whose tick or alarm it takes over; its own if that has none.
 func calledIn(before keep.Definition, h keep.Handler) keep.HandlerName {
 	if _, known := before.Handler(h.Name); known {
 		return h.Name
@@ -51,6 +52,11 @@ func calledIn(before keep.Definition, h keep.Handler) keep.HandlerName {
 		return was.Name
 	}
 	return h.Name
+}
+
+// Same reports whether a handler looks at the same events and runs at the same times in two states.
+func Same(a, b keep.HandlerState) bool {
+	return a.IdleSeq == b.IdleSeq && a.WakeAt.Equal(b.WakeAt) && a.NextAt.Equal(b.NextAt)
 }
 
 // BringForward returns the state of a job that becomes due now, and false if it is due

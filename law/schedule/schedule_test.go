@@ -363,6 +363,31 @@ func TestDeployedConsumerOfAnotherName(t *testing.T) {
 	}
 }
 
+// A job that has another name keeps its tick, also one that is due.
+func TestDeployedJobOfAnotherName(t *testing.T) {
+	daily := keep.Schedule{Cron: "30 0 * * *"}
+	due := keep.HandlerState{Handler: "old", Kind: keep.Job, NextAt: now.Add(-time.Minute)}
+	for _, c := range []struct {
+		name string
+		old  keep.Handler
+		h    keep.Handler
+		due  bool
+	}{
+		{"says so", keep.Handler{Name: "old", Kind: keep.Job, Schedule: daily}, keep.Handler{Name: "new", Kind: keep.Job, Schedule: daily, Items: "old"}, true},
+		{"has its first name back", keep.Handler{Name: "old", Kind: keep.Job, Schedule: daily, Items: "new"}, keep.Handler{Name: "new", Kind: keep.Job, Schedule: daily}, true},
+		{"says nothing", keep.Handler{Name: "old", Kind: keep.Job, Schedule: daily}, keep.Handler{Name: "new", Kind: keep.Job, Schedule: daily}, false},
+		{"has another schedule", keep.Handler{Name: "old", Kind: keep.Job, Schedule: keep.Schedule{Cron: "0 1 * * *"}}, keep.Handler{Name: "new", Kind: keep.Job, Schedule: daily, Items: "old"}, false},
+		{"was no job", keep.Handler{Name: "old", Kind: keep.Producer, Schedule: daily}, keep.Handler{Name: "new", Kind: keep.Job, Schedule: daily, Items: "old"}, false},
+	} {
+		before := keep.Deployment{Definition: keep.Definition{Handlers: []keep.Handler{c.old}}}
+		stale := keep.HandlerState{Handler: "new", Kind: keep.Job, NextAt: now.AddDate(0, -1, 0)} // of when it had that name before
+		s, err := schedule.Deployed(c.h, []keep.HandlerState{stale, due}, before, time.Hour, now)
+		if err != nil || s.Handler != "new" || s.NextAt.Equal(due.NextAt) != c.due || !c.due && !s.NextAt.After(now) {
+			t.Errorf("%s: %+v, %v; want that it is due: %t", c.name, s, err, c.due)
+		}
+	}
+}
+
 // A time of which nanoseconds cannot tell, as that of an interval of centuries, is later than all others.
 func TestFarFuture(t *testing.T) {
 	next := now.Add(time.Minute)

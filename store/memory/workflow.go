@@ -89,7 +89,7 @@ func (t *tx) requestRun(name keep.HandlerName) error {
 	if !ok {
 		return &keep.NotFoundError{What: "handler", ID: string(name)}
 	}
-	h.RequestedAt = t.at
+	h.RequestedAt = t.requested(h)
 	put(t, t.s.handlers, key, h)
 	return nil
 }
@@ -101,9 +101,17 @@ func (t *tx) lookAgain(name keep.HandlerName) error {
 	if !ok {
 		return &keep.NotFoundError{What: "handler", ID: string(name)}
 	}
-	h.IdleSeq, h.RequestedAt = 0, t.at
+	h.IdleSeq, h.RequestedAt = 0, t.requested(h)
 	put(t, t.s.handlers, key, h)
 	return nil
+}
+
+// requested returns when a request counts as made: after the one before it.
+func (t *tx) requested(h keep.HandlerState) time.Time {
+	if at := h.RequestedAt; !at.IsZero() && !t.at.After(at) {
+		return at.Add(time.Millisecond)
+	}
+	return t.at
 }
 
 // setKV sets one value of a checkpoint; nil deletes it.

@@ -131,6 +131,12 @@ var workflowPromises = []promise{
 		w.commit("w", keep.RequestRun{Handler: "h"})
 		w.commit("w", keep.RequestRun{Handler: "h"})
 		expect("requested twice", w.at)
+		known := w.at
+		w.commitAt(known.Add(-time.Minute), "w", keep.RequestRun{Handler: "h"})
+		w.commit("w", keep.PutHandler{State: h, Served: known})
+		expect("the one before was served, by a clock that is ahead", known.Add(time.Millisecond))
+		w.commitAt(known, "w", keep.LookAgain{Handler: "h"})
+		expect("by a clock that is behind", known.Add(2*time.Millisecond))
 		w.commit("w", keep.PutHandler{State: h, Served: w.at.Add(time.Hour)})
 		expect("served later", time.Time{})
 	}},
