@@ -362,6 +362,9 @@ type PauseState struct {
 	Note   string
 }
 
+// AppendDecision records what a person decided about something, beside any question, in the commit that does it.
+type AppendDecision struct{ Decided }
+
 // AppendLogs adds log lines to a run.
 type AppendLogs struct{ Lines []LogLine }
 
@@ -462,6 +465,7 @@ func (UnderGrant) change()      {}
 func (PutProposal) change()     {}
 func (EndProposal) change()     {}
 func (SetPaused) change()       {}
+func (AppendDecision) change()  {}
 func (AppendLogs) change()      {}
 func (AppendTrace) change()     {}
 func (OpenEscalation) change()  {}

@@ -3,6 +3,8 @@ package keep
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -144,6 +146,46 @@ type Decision struct {
 	Limit Amount    `json:"-"`
 	Until time.Time `json:"-"`
 }
+
+// A Decided is a decision that answers no question: of who skipped an input, took up an item again, and so on.
+type Decided struct {
+	About    Subject
+	Decision Decision // its At is to the millisecond
+}
+
+// A Subject is what a decision is about that answers no question.
+type Subject struct {
+	Workflow WorkflowName
+	Kind     SubjectKind
+	Topic    TopicName // of an event; else empty
+	ID       string    // of the input, of the event's message or of the item
+}
+
+// Validate reports what is wrong with the decision.
+func (d Decided) Validate() error {
+	switch {
+	case d.About.ID == "" || d.Decision.Action == "":
+		return fmt.Errorf("decision %q about %s %q: it needs an action and something that it is about", d.Decision.Action, d.About.Kind, d.About.ID)
+	case !slices.Contains(SubjectKinds(), d.About.Kind):
+		return fmt.Errorf("decision about %s %q: there is no such kind", d.About.Kind, d.About.ID)
+	}
+	return nil
+}
+
+// A SubjectKind says what a Subject is. Values are stored; do not rename them.
+type SubjectKind string
+
+const (
+	AboutInput SubjectKind = "input" // an Input
+	AboutEvent SubjectKind = "event" // an Event
+	AboutItem  SubjectKind = "item"  // an Item
+)
+
+// SubjectKinds returns every kind.
+func SubjectKinds() []SubjectKind { return []SubjectKind{AboutInput, AboutEvent, AboutItem} }
+
+// MaxDecided is how many decisions about a Subject are read: the newest.
+const MaxDecided = 100
 
 // A QuestionCause is what questions may have in common: a service that fails, or a script with a
 // mistake, asks once for each workflow, item or order key that meets it.

@@ -281,7 +281,8 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 			Workflow keep.WorkflowName `json:"workflow,omitempty"`
 			Text     string            `json:"q,omitempty" maxLength:"200"`
 		} `json:"match,omitempty" doc:"all pending inputs that match, instead of ids"`
-		Preview bool `json:"preview,omitempty" doc:"only say what would be done"`
+		Note    string `json:"note,omitempty" maxLength:"4000"`
+		Preview bool   `json:"preview,omitempty" doc:"only say what would be done"`
 	}
 }) (Page[Skipped], error) {
 	var inputs []keep.Input
@@ -308,7 +309,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	}
 	results := make([]Skipped, 0, len(inputs))
 	for _, input := range inputs {
-		res, err := s.skipInput(ctx, input, in.Body.Preview)
+		res, err := s.skipInput(ctx, input, in.Body.Note, in.Body.Preview)
 		if err != nil {
 			return Page[Skipped]{}, s.partly(ctx, len(results), err)
 		}
@@ -331,7 +332,7 @@ func (s *Server) matching(ctx context.Context, f keep.InputFilter) (found []keep
 }
 
 // skipInput skips one input, or says what that would do.
-func (s *Server) skipInput(ctx context.Context, input keep.Input, preview bool) (Skipped, error) {
+func (s *Server) skipInput(ctx context.Context, input keep.Input, note string, preview bool) (Skipped, error) {
 	var res Skipped
 	if preview {
 		res = wouldSkip(nil)
@@ -347,7 +348,7 @@ func (s *Server) skipInput(ctx context.Context, input keep.Input, preview bool) 
 			}
 		}
 	} else {
-		done, err := s.cfg.Actor.SkipInput(ctx, input.Workflow, input.ID)
+		done, err := s.cfg.Actor.SkipInput(ctx, input.Workflow, input.ID, decision(ctx, keep.Skip, note))
 		if err != nil {
 			return res, err
 		}
@@ -362,11 +363,12 @@ func (s *Server) skipEvents(ctx context.Context, in *struct {
 	Topic keep.TopicName `path:"topic"`
 	Body  struct {
 		IDs     []keep.MessageID `json:"ids" minItems:"1" maxItems:"1000"`
+		Note    string           `json:"note,omitempty" maxLength:"4000"`
 		Preview bool             `json:"preview,omitempty" doc:"only say what would be done"`
 	}
 }) (Skipped, error) {
 	if !in.Body.Preview {
-		res, err := s.cfg.Actor.SkipEvents(ctx, in.Workflow, in.Topic, in.Body.IDs)
+		res, err := s.cfg.Actor.SkipEvents(ctx, in.Workflow, in.Topic, in.Body.IDs, decision(ctx, keep.Skip, in.Body.Note))
 		return skippedOf(res), err
 	}
 	var events []keep.Event

@@ -125,16 +125,16 @@ func countPending(ctx context.Context, s store.Inputs, f keep.InputFilter) (n in
 // InputSkipper skips inputs of a workflow together, without those of which something was done again at that time or later;
 // *operator.Operator does.
 type InputSkipper interface {
-	SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (operator.InputsSkipped, error)
+	SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time, d keep.Decision) (operator.InputsSkipped, error)
 }
 
 // SkipPart does the next part of a plan and returns what is left of it. After an error
 // that is the plan as far as it was done.
-func SkipPart(ctx context.Context, s store.Inputs, to InputSkipper, p SkipPlan, until time.Time) (SkipPlan, error) {
+func SkipPart(ctx context.Context, s store.Inputs, to InputSkipper, p SkipPlan, d keep.Decision, until time.Time) (SkipPlan, error) {
 	if p.First != "" {
 		in, err := s.Input(ctx, p.First)
 		if err == nil {
-			err = skipSome(ctx, to, &p, []keep.Input{in})
+			err = skipSome(ctx, to, &p, []keep.Input{in}, d)
 		}
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
 			return p, err
@@ -146,7 +146,7 @@ func SkipPart(ctx context.Context, s store.Inputs, to InputSkipper, p SkipPlan, 
 		if err != nil {
 			return p, err
 		}
-		if err := skipSome(ctx, to, &p, ins); err != nil {
+		if err := skipSome(ctx, to, &p, ins, d); err != nil {
 			return p, err
 		}
 		n += len(ins)
@@ -156,7 +156,7 @@ func SkipPart(ctx context.Context, s store.Inputs, to InputSkipper, p SkipPlan, 
 }
 
 // skipSome skips inputs of any workflows, those of each together.
-func skipSome(ctx context.Context, to InputSkipper, p *SkipPlan, ins []keep.Input) error {
+func skipSome(ctx context.Context, to InputSkipper, p *SkipPlan, ins []keep.Input, d keep.Decision) error {
 	of := make(map[keep.WorkflowName][]keep.InputID)
 	var names []keep.WorkflowName
 	for _, in := range ins {
@@ -170,7 +170,7 @@ func skipSome(ctx context.Context, to InputSkipper, p *SkipPlan, ins []keep.Inpu
 	}
 	slices.Sort(names)
 	for _, w := range names {
-		done, err := to.SkipInputsAsOf(ctx, w, of[w], p.Made)
+		done, err := to.SkipInputsAsOf(ctx, w, of[w], p.Made, d)
 		p.Done = p.Done.Plus(done)
 		if err != nil {
 			return err
@@ -205,6 +205,7 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 			Text     string            `json:"q,omitempty" maxLength:"200"`
 		} `json:"match,omitempty" doc:"begin: all pending inputs that match"`
 		Cursor  string `json:"cursor,omitempty" maxLength:"4000" doc:"to continue: that of the last answer"`
+		Note    string `json:"note,omitempty" maxLength:"4000"`
 		Preview bool   `json:"preview,omitempty" doc:"only say how many there are; the cursor does it"`
 	}
 }) (SkippedAll, error) {
@@ -222,7 +223,7 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 		return SkippedAllOf(plan), err
 	}
 	before := plan.Done
-	if plan, err = SkipPart(ctx, s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(PartTime)); err == nil {
+	if plan, err = SkipPart(ctx, s.cfg.Store, s.cfg.Actor, plan, decision(ctx, keep.Skip, in.Body.Note), time.Now().Add(PartTime)); err == nil {
 		return SkippedAllOf(plan), nil
 	}
 	if n := plan.Done.Inputs + plan.Done.Late - before.Inputs - before.Late; n > 0 {
@@ -239,6 +240,6 @@ func (c *Client) PlanSkipAll(ctx context.Context, w keep.WorkflowName, text stri
 }
 
 // SkipAll does the next part of a skip of all that match.
-func (c *Client) SkipAll(ctx context.Context, cursor string) (SkippedAll, error) {
-	return act[SkippedAll](ctx, c, map[string]string{"cursor": cursor}, "inputs", "skip-all")
+func (c *Client) SkipAll(ctx context.Context, cursor, note string) (SkippedAll, error) {
+	return act[SkippedAll](ctx, c, withNote(map[string]any{"cursor": cursor}, note), "inputs", "skip-all")
 }

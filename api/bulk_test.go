@@ -95,7 +95,7 @@ func TestSkipAllSurvivesEveryDeath(t *testing.T) {
 		putInput(t, s, n+1, "Invoice that came later")
 		m := &mortal{Store: s, left: (death + 1) / 2, after: after}
 		until := time.Now().Add(time.Hour)
-		_, err = api.SkipPart(t.Context(), s, skipper(t, m), plan, until)
+		_, err = api.SkipPart(t.Context(), s, skipper(t, m), plan, ann, until)
 		if err == nil {
 			break // it had fewer commits
 		}
@@ -107,7 +107,7 @@ func TestSkipAllSurvivesEveryDeath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err = api.SkipPart(t.Context(), s, skipper(t, s), again, until); err != nil || !again.Over() {
+		if again, err = api.SkipPart(t.Context(), s, skipper(t, s), again, ann, until); err != nil || !again.Over() {
 			t.Fatalf("SkipPart again = %+v, %v", again, err)
 		}
 		counts, err := s.CountInputs(t.Context(), keep.InputFilter{})
@@ -218,7 +218,7 @@ func TestSkipAllIsWhatWasCounted(t *testing.T) {
 	if err != nil || plan.Total != 3 {
 		t.Fatalf("PlanSkip = %+v, %v", plan, err)
 	}
-	if plan, err = api.SkipPart(t.Context(), s, skipper(t, s), plan, time.Now().Add(time.Hour)); err != nil || plan.Done.Inputs != 3 {
+	if plan, err = api.SkipPart(t.Context(), s, skipper(t, s), plan, ann, time.Now().Add(time.Hour)); err != nil || plan.Done.Inputs != 3 {
 		t.Errorf("SkipPart = %+v, %v, want the three that were counted", plan, err)
 	}
 }
@@ -251,7 +251,7 @@ func TestSkipAllLeavesWhatWasDoneAgain(t *testing.T) {
 	if plan, err = api.ParseSkipPlan(plan.Cursor()); err != nil { // all that the client knows
 		t.Fatal(err)
 	}
-	if plan, err = api.SkipPart(t.Context(), s, skipper(t, s), plan, time.Now().Add(time.Hour)); err != nil || plan.Done.Inputs != 4 || !plan.Over() {
+	if plan, err = api.SkipPart(t.Context(), s, skipper(t, s), plan, ann, time.Now().Add(time.Hour)); err != nil || plan.Done.Inputs != 4 || !plan.Over() {
 		t.Errorf("SkipPart = %+v, %v, want the four that were counted", plan, err)
 	}
 	for id, want := range map[keep.InputID]keep.InputStatus{"in_00000": keep.InputSkipped, "in_00002": keep.InputPending} {
@@ -261,14 +261,17 @@ func TestSkipAllLeavesWhatWasDoneAgain(t *testing.T) {
 	}
 }
 
+// ann decides.
+var ann = keep.Decision{By: "ann", From: "api"}
+
 // stopping skips the inputs of one workflow, and finds those of the next one changed at each try.
 type stopping struct{ api.Actor }
 
-func (s stopping) SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (operator.InputsSkipped, error) {
+func (s stopping) SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time, d keep.Decision) (operator.InputsSkipped, error) {
 	if w == "a" {
 		return operator.InputsSkipped{}, fmt.Errorf("inputs of a: %w", keep.ErrStale)
 	}
-	return s.Actor.SkipInputsAsOf(ctx, w, ids, at)
+	return s.Actor.SkipInputsAsOf(ctx, w, ids, at, d)
 }
 
 // A part that fails after some inputs were skipped is not said to have done nothing.

@@ -19,16 +19,29 @@ func (c *Client) Decide(ctx context.Context, id keep.EscalationID, d DecisionReq
 	return act[Answered](ctx, c, d, "escalations", string(id), "decision")
 }
 
+// named is the body of a request about things that have ids.
+func named[ID ~string](ids []ID, note string) map[string]any {
+	return withNote(map[string]any{"ids": ids}, note)
+}
+
+// withNote adds a note to a body, if there is one: a host of before takes none of some requests.
+func withNote(body map[string]any, note string) map[string]any {
+	if note != "" {
+		body["note"] = note
+	}
+	return body
+}
+
 // SkipInputs leaves inputs undone, at most 1000: all of them exist, or nothing is
 // done.
-func (c *Client) SkipInputs(ctx context.Context, ids []keep.InputID) ([]Skipped, error) {
-	p, err := act[Page[Skipped]](ctx, c, map[string]any{"ids": ids}, "inputs", "skip")
+func (c *Client) SkipInputs(ctx context.Context, ids []keep.InputID, note string) ([]Skipped, error) {
+	p, err := act[Page[Skipped]](ctx, c, named(ids, note), "inputs", "skip")
 	return p.Items, err
 }
 
 // SkipEvents leaves events of a topic undone, at most 1000.
-func (c *Client) SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (Skipped, error) {
-	return act[Skipped](ctx, c, map[string]any{"ids": ids}, "workflows", string(w), "topics", string(t), "skip")
+func (c *Client) SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, note string) (Skipped, error) {
+	return act[Skipped](ctx, c, named(ids, note), "workflows", string(w), "topics", string(t), "skip")
 }
 
 // An ItemsRequest names items of a workflow, at most 1000, to skip, to reprocess or to undo the skip of.

@@ -193,7 +193,7 @@ func TestClientBelievesNoEmptyAnswer(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}))
 		c, ctx := &api.Client{URL: server.URL}, t.Context()
-		if got, err := c.SkipAll(ctx, "cursor"); err == nil || !strings.Contains(err.Error(), "no answer of Keep, which may have done it") {
+		if got, err := c.SkipAll(ctx, "cursor", ""); err == nil || !strings.Contains(err.Error(), "no answer of Keep, which may have done it") {
 			t.Errorf("SkipAll = %+v, %v, of %s", got, err, body)
 		}
 		if got, err := c.Pause(ctx, "w", ""); err == nil {

@@ -215,16 +215,23 @@ type Event struct {
 	CreatedAt  Time              `json:"created_at"`
 	Attempt    int               `json:"attempt" doc:"from 1; rises only when a person has the event done again"`
 	Runs       []EventRun        `json:"runs,omitzero"`    // that worked on it, oldest first; absent in lists
-	History    []EventRedo       `json:"history,omitzero"` // what people did with it, oldest first; absent in lists
+	History    []Act             `json:"history,omitzero"` // what people did with it, oldest first; absent in lists
 }
 
-// An EventRedo is that a person had an event done again.
-type EventRedo struct {
-	At   Time    `json:"at"`
-	By   string  `json:"by"`
-	From string  `json:"from" doc:"by which surface"`
-	What string  `json:"what" enum:"redo"`
-	Note *string `json:"note"`
+// An Act is what a person did with an input, an event or an item, beside answers to questions.
+type Act struct {
+	At    Time          `json:"at"`
+	By    string        `json:"by"`
+	From  string        `json:"from" doc:"by which surface"`
+	What  keep.Action   `json:"what" enum:"redo,skip,unskip,reprocess"`
+	Note  *string       `json:"note"`
+	Input *keep.InputID `json:"input" doc:"of an event: the input about which it was decided; null: the event itself"`
+}
+
+func actsOf(acts []view.Act) []Act {
+	return each(acts, func(a view.Act) Act {
+		return Act{At: Time(a.At), By: a.By, From: a.From, What: a.Action, Note: orNull(a.Note), Input: orNull(a.Input)}
+	})
 }
 
 // An EventRun is a run that worked on an event, also one that failed.
@@ -234,16 +241,13 @@ type EventRun struct {
 	Status  keep.RunStatus `json:"status"`
 }
 
-// EventWithRuns returns the object of e with the runs that worked on it, as it is when shown
+// EventWithRuns returns the object of e with the runs that worked on it and what people did with it, as it is when shown
 // alone.
-func EventWithRuns(ev keep.Event, runs []keep.Run) Event {
+func EventWithRuns(ev keep.Event, runs []keep.Run, acts []view.Act) Event {
 	e := EventOf(ev)
-	e.Runs, e.History = make([]EventRun, 0, len(runs)), make([]EventRedo, 0, len(ev.Redone))
+	e.Runs, e.History = make([]EventRun, 0, len(runs)), actsOf(acts)
 	for _, r := range runs {
 		e.Runs = append(e.Runs, EventRun{Run: r.ID, Attempt: ev.AttemptOf(r), Status: r.Status})
-	}
-	for _, d := range ev.Redone {
-		e.History = append(e.History, EventRedo{At: Time(d.At), By: d.By, From: d.From, What: "redo", Note: orNull(d.Note)})
 	}
 	return e
 }
@@ -269,12 +273,14 @@ type Input struct {
 	Skipped    view.SkippedPart   `json:"skipped" enum:"none,some,all" doc:"how much of what came of it people skipped, as far as the 10 newest events that it caused show"`
 	Outputs    []keep.MutationKey `json:"outputs"` // oldest first, also of runs that failed
 	CreatedAt  Time               `json:"created_at"`
-	Runs       []keep.RunID       `json:"runs,omitzero"` // that worked on its events, oldest first; absent in lists
+	Runs       []keep.RunID       `json:"runs,omitzero"`    // that worked on its events, oldest first; absent in lists
+	History    []Act              `json:"history,omitzero"` // what people did with it, oldest first; absent in lists
 }
 
-// WithRuns returns in with the runs that worked on its events, as it is when shown alone.
-func (in Input) WithRuns(runs []keep.Run) Input {
+// WithRuns returns in with the runs that worked on its events and what people did with it, as it is when shown alone.
+func (in Input) WithRuns(runs []keep.Run, acts []view.Act) Input {
 	in.Runs = each(runs, func(r keep.Run) keep.RunID { return r.ID })
+	in.History = actsOf(acts)
 	return in
 }
 
@@ -296,6 +302,7 @@ type Item struct {
 	Attempt   int                `json:"attempt"`
 	Mutations []keep.MutationKey `json:"mutations"` // of all attempts, newest first
 	UpdatedAt Time               `json:"updated_at"`
+	History   []Act              `json:"history,omitzero"` // what people did with it beside answers to questions, oldest first; absent in lists
 }
 
 // ItemOf returns the object of it.

@@ -242,11 +242,11 @@ type stumbling struct {
 	err     error
 }
 
-func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error) {
+func (s *stumbling) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (operator.SkipResult, error) {
 	if s.skipped++; s.skipped == 2 {
 		return operator.SkipResult{}, s.err
 	}
-	return s.Actor.SkipInput(ctx, w, id)
+	return s.Actor.SkipInput(ctx, w, id, d)
 }
 
 // What fails in the middle of a list is not said to be nothing: its key is not free.

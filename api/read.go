@@ -100,8 +100,12 @@ func ShowInput(ctx context.Context, s store.Reader, id keep.InputID) (Input, err
 		return Input{}, err
 	}
 	runs, err := s.RunsOf(ctx, id, maxRuns)
+	if err != nil {
+		return Input{}, err
+	}
 	slices.Reverse(runs)
-	return InputOf(in, progress[id]).WithRuns(runs), err
+	acts, err := view.Acts(ctx, s, keep.Subject{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(id)})
+	return InputOf(in, progress[id]).WithRuns(runs, acts), err
 }
 
 // outputsOf returns the keys of outputs, oldest first.
@@ -118,8 +122,12 @@ func ShowEvent(ctx context.Context, s store.Reader, w keep.WorkflowName, t keep.
 		return Event{}, err
 	}
 	runs, err := s.RunsOfEvent(ctx, w, t, id, maxRuns)
+	if err != nil {
+		return Event{}, err
+	}
 	slices.Reverse(runs)
-	return EventWithRuns(e, runs), err
+	acts, err := view.ActsOfEvent(ctx, s, e)
+	return EventWithRuns(e, runs, acts), err
 }
 
 // What an input or an event shows is bounded to the newest (law: bounded).
@@ -154,7 +162,9 @@ func ShowItem(ctx context.Context, s store.Reader, w keep.WorkflowName, id strin
 	if err != nil {
 		return Item{}, err
 	}
-	return list[0], nil
+	acts, err := view.Acts(ctx, s, keep.Subject{Workflow: w, Kind: keep.AboutItem, ID: it.ID})
+	list[0].History = actsOf(acts)
+	return list[0], err
 }
 
 // ListItems returns a page of items.

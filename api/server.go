@@ -48,19 +48,19 @@ type Actor interface {
 
 // A Skipper leaves inputs and events undone, and undoes that.
 type Skipper interface {
-	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.SkipResult, error)
-	SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (operator.InputsSkipped, error)
-	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.SkipResult, error)
-	UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (operator.UnskipResult, error)
-	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (operator.UnskipResult, error)
+	SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (operator.SkipResult, error)
+	SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time, d keep.Decision) (operator.InputsSkipped, error)
+	SkipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, d keep.Decision) (operator.SkipResult, error)
+	UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (operator.UnskipResult, error)
+	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, d keep.Decision) (operator.UnskipResult, error)
 }
 
 // A ShownSkipper leaves inputs and events undone, and undoes that, as they were shown.
 type ShownSkipper interface {
-	SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (operator.SkipResult, error)
-	UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (operator.UnskipResult, error)
-	SkipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int) (operator.SkipResult, error)
-	UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int) (operator.UnskipResult, error)
+	SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int, d keep.Decision) (operator.SkipResult, error)
+	UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int, d keep.Decision) (operator.UnskipResult, error)
+	SkipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int, d keep.Decision) (operator.SkipResult, error)
+	UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int, d keep.Decision) (operator.UnskipResult, error)
 }
 
 // An ItemActor does what people decide about items.

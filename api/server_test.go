@@ -443,9 +443,15 @@ func TestSkips(t *testing.T) {
 	events := api.Prefix + "/workflows/invoices/topics/email.received/skip"
 	w.ask("ann operator", "POST", events, `{"ids":["m1","m2"],"preview":true}`).want(t, 200, `"preview":true,"skipped":1,"in_run":1`)
 	w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"match":{"q":"ali"},"preview":true}`).want(t, 200, `"input":"in_1","preview":true,"skipped":1,"in_run":1`)
-	w.ask("ann operator", "POST", events, `{"ids":["m2"]}`).want(t, 200, `"preview":false,"skipped":1`)
+	w.ask("ann operator", "POST", events, `{"ids":["m2"],"note":"a duplicate"}`).want(t, 200, `"preview":false,"skipped":1`)
 	w.ask("ann operator", "POST", events, `{"ids":["m2","none"]}`).want(t, 404, "none")
 	w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_1"]}`).want(t, 200, `"skipped":0`, `"too_late":1`, `"finished":1`)
+	for path, want := range map[string]string{
+		"/workflows/invoices/topics/email.received/events/m2": `"by":"ann","from":"api","what":"skip","note":"a duplicate","input":null`,
+		"/inputs/in_1": `"by":"ann","from":"api","what":"skip","note":null,"input":null`,
+	} {
+		w.ask("ann viewer", "GET", api.Prefix+path, "").want(t, 200, want)
+	}
 	items := api.Prefix + "/workflows/invoices/items/"
 	body := `{"ids":["invoice:0","invoice:1"],"preview":true}`
 	w.ask("ann operator", "POST", items+"skip", body).want(t, 200, `"done":false,"refused":"`, `{"id":"invoice:1","done":true,"refused":null,"status":"failed"}`)

@@ -32,7 +32,8 @@ func unskippedOf(r operator.UnskipResult) Unskipped {
 // nothing is done.
 func (s *Server) unskipInputs(ctx context.Context, in *struct {
 	Body struct {
-		IDs []keep.InputID `json:"ids" minItems:"1" maxItems:"1000"`
+		IDs  []keep.InputID `json:"ids" minItems:"1" maxItems:"1000"`
+		Note string         `json:"note,omitempty" maxLength:"4000"`
 	}
 }) (Page[Unskipped], error) {
 	var inputs []keep.Input
@@ -45,7 +46,7 @@ func (s *Server) unskipInputs(ctx context.Context, in *struct {
 	}
 	results := make([]Unskipped, 0, len(inputs))
 	for _, input := range inputs {
-		done, err := s.cfg.Actor.UnskipInput(ctx, input.Workflow, input.ID)
+		done, err := s.cfg.Actor.UnskipInput(ctx, input.Workflow, input.ID, decision(ctx, keep.Unskip, in.Body.Note))
 		if err != nil && !isRefusal(err) {
 			return Page[Unskipped]{}, s.partly(ctx, len(results), err)
 		}
@@ -62,10 +63,11 @@ func (s *Server) unskipEvents(ctx context.Context, in *struct {
 	WorkflowPath
 	Topic keep.TopicName `path:"topic"`
 	Body  struct {
-		IDs []keep.MessageID `json:"ids" minItems:"1" maxItems:"1000"`
+		IDs  []keep.MessageID `json:"ids" minItems:"1" maxItems:"1000"`
+		Note string           `json:"note,omitempty" maxLength:"4000"`
 	}
 }) (Unskipped, error) {
-	res, err := s.cfg.Actor.UnskipEvents(ctx, in.Workflow, in.Topic, in.Body.IDs)
+	res, err := s.cfg.Actor.UnskipEvents(ctx, in.Workflow, in.Topic, in.Body.IDs, decision(ctx, keep.Unskip, in.Body.Note))
 	return unskippedOf(res), err
 }
 
@@ -75,13 +77,13 @@ func (s *Server) unskipItems(ctx context.Context, in *itemsAction) (Page[ItemDon
 
 // UnskipInputs undoes the skip of inputs, at most 1000: all of them exist, or nothing is
 // done.
-func (c *Client) UnskipInputs(ctx context.Context, ids []keep.InputID) ([]Unskipped, error) {
-	p, err := act[Page[Unskipped]](ctx, c, map[string]any{"ids": ids}, "inputs", "unskip")
+func (c *Client) UnskipInputs(ctx context.Context, ids []keep.InputID, note string) ([]Unskipped, error) {
+	p, err := act[Page[Unskipped]](ctx, c, named(ids, note), "inputs", "unskip")
 	return p.Items, err
 }
 
 // UnskipEvents undoes the skip of events of a topic, at most 1000: of all of them, or of
 // none.
-func (c *Client) UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (Unskipped, error) {
-	return act[Unskipped](ctx, c, map[string]any{"ids": ids}, "workflows", string(w), "topics", string(t), "unskip")
+func (c *Client) UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, note string) (Unskipped, error) {
+	return act[Unskipped](ctx, c, named(ids, note), "workflows", string(w), "topics", string(t), "unskip")
 }

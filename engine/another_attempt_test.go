@@ -80,7 +80,7 @@ func TestSkipOfARunWhoseEventIsDoneAgain(t *testing.T) {
 			w.deploy()
 			w.publish("in", "a")
 			w.run()
-			if _, err := w.operator().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}); err != nil {
+			if _, err := w.operator().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}, keep.Decision{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)

@@ -197,11 +197,11 @@ func TestSkip(t *testing.T) {
 		w.publish("in", "a", "b", "c")
 		w.run()
 		e := w.engine()
-		res, err := e.SkipInput(t.Context(), "w", "in_c") // pending
+		res, err := e.SkipInput(t.Context(), "w", "in_c", keep.Decision{}) // pending
 		if err != nil || res.Skipped != 1 || w.event("in", "c").Status != keep.EventSkipped {
 			t.Errorf("skip a pending event: %+v, %v, now %s", res, err, w.event("in", "c").Status)
 		}
-		res, err = e.SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}) // reserved, before the mutation
+		res, err = e.SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}, keep.Decision{}) // reserved, before the mutation
 		if err != nil || len(res.Aborted) != 1 || w.event("in", "a").Status != keep.EventSkipped || !w.event("in", "b").Free() {
 			t.Errorf("skip a reserved event: %+v, %v, now %s; the other one free: %t", res, err, w.event("in", "a").Status, w.event("in", "b").Free())
 		}
@@ -221,7 +221,7 @@ func TestSkipTooLate(t *testing.T) {
 		w.deploy()
 		w.publish("in", "a")
 		w.run()
-		res, err := w.engine().SkipInput(t.Context(), "w", "in_a")
+		res, err := w.engine().SkipInput(t.Context(), "w", "in_a", keep.Decision{})
 		if err != nil || res.TooLate != 1 || res.Skipped != 0 {
 			t.Errorf("skip an event in doubt: %+v, %v; want too late", res, err)
 		}

@@ -180,7 +180,7 @@ func TestAPersonEndsTheWait(t *testing.T) {
 						t.Errorf("the run waits for %q", k)
 					}
 					if skip {
-						if _, err := e.SkipInput(t.Context(), "w", "in_"+keep.InputID(before.Trigger.MessageID)); err != nil {
+						if _, err := e.SkipInput(t.Context(), "w", "in_"+keep.InputID(before.Trigger.MessageID), keep.Decision{}); err != nil {
 							t.Error(err)
 						}
 					} else if err := e.Pause(t.Context(), "w", ""); err != nil {

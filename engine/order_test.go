@@ -650,7 +650,7 @@ func TestOrderKeySkipEvents(t *testing.T) {
 		w.publish("in", "a1", "b1", "a2", "b2")
 		w.run()
 		wantSent(t, sent, "a1 b1")
-		res, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a1", "a2", "b1"})
+		res, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a1", "a2", "b1"}, keep.Decision{})
 		if err != nil || res.Skipped != 1 || res.TooLate != 2 {
 			t.Errorf("skipped %+v, %v; want a2, and two too late", res, err)
 		}

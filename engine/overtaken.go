@@ -27,11 +27,7 @@ func (a *actor) overtaken(ctx context.Context) error {
 		if len(stale) == 0 {
 			continue
 		}
-		before, err := a.e.store.Deployment(ctx, a.name, by)
-		if err != nil {
-			return err
-		}
-		state, err := schedule.Deployed(h, stale, before, a.e.policy.DefaultInterval, a.current.CreatedAt) // a tick since then is due
+		state, err := a.redeployed(ctx, h, stale, by)
 		if err != nil {
 			return err
 		}
@@ -63,6 +59,15 @@ func (a *actor) overtaken(ctx context.Context) error {
 	}
 	a.settled = a.current.Version
 	return nil
+}
+
+// redeployed returns the state of h as a deploy over a version leaves it. A tick since the deploy is due.
+func (a *actor) redeployed(ctx context.Context, h keep.Handler, stale []keep.HandlerState, by keep.Version) (keep.HandlerState, error) {
+	before, err := a.e.store.Deployment(ctx, a.name, by)
+	if err != nil {
+		return keep.HandlerState{}, err
+	}
+	return schedule.Deployed(h, stale, before, a.e.policy.DefaultInterval, a.current.CreatedAt)
 }
 
 // staleStates returns the state of h, with that of a handler which is h by now and ran later, if a run of another version

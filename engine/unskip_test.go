@@ -19,7 +19,7 @@ func passesOver(t *testing.T) (w *world, reserve func()) {
 	takes := w.script["consumers.act.prepare"]
 	w.script["consumers.act.prepare"] = func(*call) any { return map[string]any{"reservations": []any{}} }
 	w.publish("in", "a", "b")
-	if _, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}); err != nil {
+	if _, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}, keep.Decision{}); err != nil {
 		t.Fatal(err)
 	}
 	return w, func() { w.script["consumers.act.prepare"] = takes }
@@ -27,7 +27,7 @@ func passesOver(t *testing.T) (w *world, reserve func()) {
 
 func unskip(t *testing.T, h *host) {
 	t.Helper()
-	if _, err := h.UnskipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}); err != nil {
+	if _, err := h.UnskipEvents(t.Context(), "w", "in", []keep.MessageID{"a"}, keep.Decision{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -60,10 +60,10 @@ func TestUnskippedByAClockThatIsBehind(t *testing.T) {
 func TestUnskippedAfterAClockThatIsAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, reserve := passesOver(t)
-		if _, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"b"}); err != nil {
+		if _, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"b"}, keep.Decision{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.elsewhere(time.Second).UnskipEvents(t.Context(), "w", "in", []keep.MessageID{"b"}); err != nil {
+		if _, err := w.elsewhere(time.Second).UnskipEvents(t.Context(), "w", "in", []keep.MessageID{"b"}, keep.Decision{}); err != nil {
 			t.Fatal(err)
 		}
 		w.during("consumers.act.prepare", func() {

@@ -230,7 +230,7 @@ func TestSkipRunOfAHandlerThatIsGone(t *testing.T) {
 				if r := w.lastRun("pay"); r.Closed != (how != "in doubt") {
 					t.Errorf("the run is %+v", r)
 				}
-				res, err := w.open().UnskipEvents(t.Context(), "pay", "due", []keep.MessageID{"a"})
+				res, err := w.open().UnskipEvents(t.Context(), "pay", "due", []keep.MessageID{"a"}, keep.Decision{})
 				if done := err == nil && res.Unskipped == 1; done != promised && how != "in doubt" {
 					t.Errorf("unskip: %+v, %v; it was promised: %t", res, err, promised)
 				}

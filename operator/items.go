@@ -72,7 +72,7 @@ func (o *Operator) reprocess(ctx context.Context, w keep.WorkflowName, id string
 		if err := o.inDoubt(ctx, it, d.Action); err != nil {
 			return err
 		}
-		return o.putItem(ctx, lifecycle.Reprocess(it, o.now()))
+		return o.putItem(ctx, lifecycle.Reprocess(it, o.now()), keep.Reprocess, d)
 	})
 }
 
@@ -115,7 +115,7 @@ func (o *Operator) leaveItem(ctx context.Context, w keep.WorkflowName, id string
 			return err
 		}
 		it.Status, it.UpdatedAt = keep.ItemSkipped, o.now()
-		return o.putItem(ctx, it)
+		return o.putItem(ctx, it, keep.Skip, d)
 	})
 }
 
@@ -193,6 +193,8 @@ func (o *Operator) itemQuestion(ctx context.Context, it keep.Item) (keep.Escalat
 	}
 }
 
-func (o *Operator) putItem(ctx context.Context, it keep.Item) error {
-	return o.decided(ctx, it.Workflow, it.UpdatedAt, keep.PutItem{Item: it})
+// putItem commits what a person decided about an item of which no question is open.
+func (o *Operator) putItem(ctx context.Context, it keep.Item, action keep.Action, d keep.Decision) error {
+	about := keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID}
+	return o.decided(ctx, it.Workflow, it.UpdatedAt, keep.PutItem{Item: it}, decidedAbout(about, action, d, it.UpdatedAt))
 }

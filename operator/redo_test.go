@@ -124,7 +124,7 @@ func TestRedoInput(t *testing.T) {
 	consumed(t, s, "u", "below", keep.Publisher(top), keep.Applied, "in_1")
 	commit(t, s, keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "skipped", CreatedBy: "hook:h", CausedBy: []keep.InputID{"in_1"}}})
 	o := newOperator(t, s)
-	if _, err := o.SkipInput(t.Context(), "w", "in_1"); err != nil {
+	if _, err := o.SkipInput(t.Context(), "w", "in_1", keep.Decision{}); err != nil {
 		t.Fatal(err)
 	}
 	r := operator.RedoRequest{Workflow: "w", Input: "in_1"}

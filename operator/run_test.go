@@ -91,7 +91,7 @@ func TestCancelRun(t *testing.T) {
 			if _, err := o.DoRun(t.Context(), "run_m", d, false); err == nil || !strings.Contains(err.Error(), "it is over: aborted") {
 				t.Errorf("cancelled twice: %v", err)
 			}
-			if res, err := o.UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}); err != nil || res.Unskipped != 1 {
+			if res, err := o.UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}, keep.Decision{}); err != nil || res.Unskipped != 1 {
 				t.Errorf("unskip: %+v, %v", res, err)
 			}
 		})

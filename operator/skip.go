@@ -23,24 +23,24 @@ type SkipResult struct {
 // SkipEvents leaves events of a topic undone. A pending event
 // is marked skipped. One that is reserved by a run before its mutation ends that
 // run, whose other events are released. After that the run completes.
-func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (SkipResult, error) {
-	return o.skipEvents(ctx, w, topic, ids, 0)
+func (o *Operator) SkipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, d keep.Decision) (SkipResult, error) {
+	return o.skipEvents(ctx, w, topic, ids, 0, d)
 }
 
 // SkipEventAttempt is SkipEvents of an event that is at that attempt, else *EventError: who leaves what was shown does not leave what
 // somebody had done again since.
-func (o *Operator) SkipEventAttempt(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, id keep.MessageID, attempt int) (SkipResult, error) {
-	return o.skipEvents(ctx, w, topic, []keep.MessageID{id}, attempt)
+func (o *Operator) SkipEventAttempt(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, id keep.MessageID, attempt int, d keep.Decision) (SkipResult, error) {
+	return o.skipEvents(ctx, w, topic, []keep.MessageID{id}, attempt, d)
 }
 
 // skipEvents is SkipEvents of events that are at an attempt; 0: at any.
-func (o *Operator) skipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int) (SkipResult, error) {
+func (o *Operator) skipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int, d keep.Decision) (SkipResult, error) {
 	return retryStale(ctx, func() (SkipResult, error) {
 		events, err := o.named(ctx, w, topic, ids, attempt)
 		if err != nil {
 			return SkipResult{}, err
 		}
-		res, _, err := o.skip(ctx, w, events, nil)
+		res, _, err := o.skip(ctx, w, events, nil, d)
 		return res, err
 	})
 }
@@ -74,14 +74,14 @@ func (e *EventError) Error() string {
 
 // SkipInput leaves an input undone: every event that it caused is skipped as
 // SkipEvents does, and the input is marked skipped.
-func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (SkipResult, error) {
-	return o.skipInput(ctx, w, id, func([]keep.Event) error { return nil })
+func (o *Operator) SkipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, d, func([]keep.Event) error { return nil })
 }
 
 // SkipShownInput is SkipInput of an input whose events were done again that often (Redone), else *EventError: who leaves what was
 // shown does not leave what somebody had done again since.
-func (o *Operator) SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (SkipResult, error) {
-	return o.skipInput(ctx, w, id, asShown(redone))
+func (o *Operator) SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int, d keep.Decision) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, d, asShown(redone))
 }
 
 // Redone is how often events were done again, all together.
@@ -104,7 +104,7 @@ func asShown(redone int) func([]keep.Event) error {
 }
 
 // skipInput is SkipInput of an input whose events check accepts.
-func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, check func([]keep.Event) error) (SkipResult, error) {
+func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision, check func([]keep.Event) error) (SkipResult, error) {
 	return retryStale(ctx, func() (SkipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		if err != nil {
@@ -120,7 +120,7 @@ func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.I
 		if in.Status == keep.InputDone { // it stays done
 			return SkipResult{Finished: len(events)}, nil
 		}
-		res, _, err := o.skip(ctx, w, events, []keep.Change{keep.SkipInput{Input: id}})
+		res, _, err := o.skip(ctx, w, events, []keep.SkipInput{{Input: id}}, d)
 		return res, err
 	})
 }
@@ -159,12 +159,15 @@ func changed(err error) bool {
 	return taken || errors.Is(err, keep.ErrStale)
 }
 
-// skip commits what skipping events causes, with more changes before it: an input is
-// marked while its events are still to be done. late are the events, by Seq, for which it is too late.
-func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, more []keep.Change) (res SkipResult, late map[int64]bool, err error) {
+// skip commits what skipping events causes, and before it that of inputs: one is marked while its events are still to be done. What d decides
+// is recorded for the inputs or, without them, for the events. late are the events, by Seq, for which it is too late.
+func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, inputs []keep.SkipInput, d keep.Decision) (res SkipResult, late map[int64]bool, err error) {
 	now := o.now()
 	late = make(map[int64]bool)
-	changes := slices.Clone(more)
+	var changes []keep.Change
+	for _, in := range inputs {
+		changes = append(changes, in, decidedAbout(keep.Subject{Workflow: w, Kind: keep.AboutInput, ID: string(in.Input)}, keep.Skip, d, now))
+	}
 	free := make(map[keep.TopicName][]keep.MessageID)
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {
@@ -214,11 +217,27 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 	for _, topic := range slices.Sorted(maps.Keys(free)) {
 		changes = append(changes, keep.SkipEvents{Topic: topic, IDs: free[topic]})
 		res.Skipped += len(free[topic])
+		if len(inputs) == 0 {
+			changes = append(changes, decidedAboutEvents(w, topic, free[topic], keep.Skip, d, now)...)
+		}
 	}
 	if len(changes) == 0 {
 		return res, late, nil
 	}
 	return res, late, o.decided(ctx, w, now, changes...)
+}
+
+// decidedAbout returns the change that records a decision beside any question: who, when, from where, with what note.
+func decidedAbout(about keep.Subject, action keep.Action, d keep.Decision, now time.Time) keep.Change {
+	return keep.AppendDecision{Decided: keep.Decided{About: about, Decision: keep.Decision{Action: action, By: d.By, From: d.From, Note: d.Note, At: now}}}
+}
+
+// decidedAboutEvents is decidedAbout of each of some events.
+func decidedAboutEvents(w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, action keep.Action, d keep.Decision, now time.Time) (changes []keep.Change) {
+	for _, id := range ids {
+		changes = append(changes, decidedAbout(keep.Subject{Workflow: w, Kind: keep.AboutEvent, Topic: topic, ID: string(id)}, action, d, now))
+	}
+	return changes
 }
 
 // abortable reports whether a run is before its mutation.

@@ -28,65 +28,85 @@ func (s InputsSkipped) Plus(t InputsSkipped) InputsSkipped {
 // one, in one commit. If something of them moves meanwhile it takes ever smaller
 // parts. So after an error some of them may be skipped and others not, but none half;
 // the result is what was done. To skip an input twice changes nothing.
-func (o *Operator) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID) (InputsSkipped, error) {
-	return o.SkipInputsAsOf(ctx, w, ids, time.Time{})
+func (o *Operator) SkipInputs(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, d keep.Decision) (InputsSkipped, error) {
+	return o.SkipInputsAsOf(ctx, w, ids, time.Time{}, d)
 }
 
-// SkipInputsAsOf is SkipInputs without those of which something was done again at that time or later: who leaves what was there then does
-// not leave what somebody had done again since. Zero: all of them.
-func (o *Operator) SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (InputsSkipped, error) {
+// SkipInputsAsOf is SkipInputs without those of which something was done again at that time or later, or taken up again after a skip: who
+// leaves what was there then does not leave what somebody else wanted since. Zero: all of them.
+func (o *Operator) SkipInputsAsOf(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time, d keep.Decision) (InputsSkipped, error) {
 	if len(ids) > MaxSkip {
-		first, err := o.SkipInputsAsOf(ctx, w, ids[:MaxSkip], at)
-		return o.andThen(ctx, w, first, err, ids[MaxSkip:], at)
+		first, err := o.SkipInputsAsOf(ctx, w, ids[:MaxSkip], at, d)
+		return o.andThen(ctx, w, first, err, ids[MaxSkip:], at, d)
 	}
 	for n := 1; ; n++ {
-		res, err := o.skipTogether(ctx, w, ids, at)
+		res, err := o.skipTogether(ctx, w, ids, at, d)
 		switch {
 		case !changed(err) || ctx.Err() != nil || n == maxTries:
 			return res, err
 		case len(ids) > 1:
-			first, err := o.SkipInputsAsOf(ctx, w, ids[:len(ids)/2], at)
-			return o.andThen(ctx, w, first, err, ids[len(ids)/2:], at)
+			first, err := o.SkipInputsAsOf(ctx, w, ids[:len(ids)/2], at, d)
+			return o.andThen(ctx, w, first, err, ids[len(ids)/2:], at, d)
 		}
 	}
 }
 
 // andThen skips the rest, unless the first part failed.
-func (o *Operator) andThen(ctx context.Context, w keep.WorkflowName, first InputsSkipped, err error, rest []keep.InputID, at time.Time) (InputsSkipped, error) {
+func (o *Operator) andThen(ctx context.Context, w keep.WorkflowName, first InputsSkipped, err error, rest []keep.InputID, at time.Time, d keep.Decision) (InputsSkipped, error) {
 	if err != nil {
 		return first, err
 	}
-	second, err := o.SkipInputsAsOf(ctx, w, rest, at)
+	second, err := o.SkipInputsAsOf(ctx, w, rest, at, d)
 	return first.Plus(second), err
 }
 
-// redoneSince reports whether one of the events was done again at that time or later.
-func redoneSince(events []keep.Event, at time.Time) bool {
-	return !at.IsZero() && slices.ContainsFunc(events, func(ev keep.Event) bool {
-		n := len(ev.Redone)
-		return n > 0 && !ev.Redone[n-1].At.Before(at)
-	})
+// staysAsItIs returns the events of an input, and whether it is not skipped: it is done, or was taken up since.
+func (o *Operator) staysAsItIs(ctx context.Context, w keep.WorkflowName, id keep.InputID, at time.Time) (events []keep.Event, stays bool, err error) {
+	in, err := o.store.Input(ctx, id)
+	if err != nil || in.Status == keep.InputDone {
+		return nil, true, err
+	}
+	if events, err = o.causedBy(ctx, w, id); err != nil {
+		return nil, false, err
+	}
+	stays, err = o.takenUpSince(ctx, in, events, at)
+	return events, stays, err
+}
+
+// takenUpSince reports whether somebody had one of the events of an input done again at that time or later, or undid a skip of it. Zero: no.
+func (o *Operator) takenUpSince(ctx context.Context, in keep.Input, events []keep.Event, at time.Time) (bool, error) {
+	if at.IsZero() {
+		return false, nil
+	}
+	about := []keep.Subject{{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(in.ID)}}
+	for _, ev := range events {
+		if n := len(ev.Redone); n > 0 && !ev.Redone[n-1].At.Before(at) {
+			return true, nil
+		}
+		about = append(about, keep.Subject{Workflow: ev.Workflow, Kind: keep.AboutEvent, Topic: ev.Topic, ID: string(ev.MessageID)})
+	}
+	for _, subject := range about {
+		decided, err := o.store.Decided(ctx, subject)
+		undone := func(d keep.Decided) bool { return d.Decision.Action == keep.Unskip && !d.Decision.At.Before(at) }
+		if err != nil || slices.ContainsFunc(decided, undone) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // skipTogether skips inputs in one commit.
-func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time) (InputsSkipped, error) {
+func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time, d keep.Decision) (InputsSkipped, error) {
 	var all []keep.Event
-	var marks []keep.Change
+	var marks []keep.SkipInput
 	seen := make(map[int64]bool) // an event may have several causes
 	of := make(map[keep.InputID][]keep.Event)
 	for _, id := range ids {
-		in, err := o.store.Input(ctx, id)
+		events, stays, err := o.staysAsItIs(ctx, w, id, at)
 		if err != nil {
 			return InputsSkipped{}, err
 		}
-		if in.Status == keep.InputDone { // it stays done
-			continue
-		}
-		events, err := o.causedBy(ctx, w, id)
-		if err != nil {
-			return InputsSkipped{}, err
-		}
-		if redoneSince(events, at) {
+		if stays {
 			continue
 		}
 		of[id] = events
@@ -101,7 +121,7 @@ func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []
 	if len(marks) == 0 {
 		return InputsSkipped{}, nil
 	}
-	res, tooLate, err := o.skip(ctx, w, all, marks)
+	res, tooLate, err := o.skip(ctx, w, all, marks, d)
 	if err != nil {
 		return InputsSkipped{}, err
 	}

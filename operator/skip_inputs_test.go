@@ -51,11 +51,11 @@ func TestSkipInputsInSmallerPartsWhenSomethingMoves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	res, err := o.SkipInputs(t.Context(), "w", ids)
+	res, err := o.SkipInputs(t.Context(), "w", ids, keep.Decision{})
 	if want := (operator.InputsSkipped{Inputs: n, Events: n}); err != nil || res != want || s.refused == 0 {
 		t.Errorf("SkipInputs = %+v, %v after %d refusals, want %+v", res, err, s.refused, want)
 	}
-	if res, err = o.SkipInputs(t.Context(), "w", ids); err != nil || res.Events != 0 {
+	if res, err = o.SkipInputs(t.Context(), "w", ids, keep.Decision{}); err != nil || res.Events != 0 {
 		t.Errorf("SkipInputs again = %+v, %v, want no event", res, err)
 	}
 }
@@ -73,7 +73,7 @@ func TestSkipInputsCountsWhatIsLate(t *testing.T) {
 			keep.PutRun{Run: keep.Run{ID: run, Chain: run, Workflow: "w", Handler: "h", Kind: keep.Consumer, Lane: keep.KeyLane("h", id), Phase: phase, Status: keep.StatusTransient}},
 			keep.Reserve{Chain: run, Reservation: keep.Reservation{Topic: "t", IDs: []keep.MessageID{keep.MessageID(id)}}})
 	}
-	res, err := o.SkipInputs(t.Context(), "w", []keep.InputID{"early", "late"})
+	res, err := o.SkipInputs(t.Context(), "w", []keep.InputID{"early", "late"}, keep.Decision{})
 	if want := (operator.InputsSkipped{Inputs: 1, Late: 1, Events: 1, Aborted: 1}); err != nil || res != want {
 		t.Errorf("SkipInputs = %+v, %v, want %+v", res, err, want)
 	}
@@ -97,11 +97,11 @@ func TestSkipInput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := o.SkipInput(t.Context(), "w", "in_1")
+		res, err := o.SkipInput(t.Context(), "w", "in_1", keep.Decision{})
 		if err != nil || res.Skipped != 0 || res.Finished != 1 {
 			t.Errorf("SkipInput = %+v, %v, want one finished event", res, err)
 		}
-		if many, err := o.SkipInputs(t.Context(), "w", []keep.InputID{"in_1"}); err != nil || many != (operator.InputsSkipped{}) {
+		if many, err := o.SkipInputs(t.Context(), "w", []keep.InputID{"in_1"}, keep.Decision{}); err != nil || many != (operator.InputsSkipped{}) {
 			t.Errorf("SkipInputs = %+v, %v, want nothing skipped", many, err)
 		}
 		if in, err := s.Input(t.Context(), "in_1"); err != nil || in.Status != keep.InputDone {

@@ -58,7 +58,7 @@ func TestSkipRacesWithACommit(t *testing.T) {
 		run.Rev, run.Phase, run.Status, run.Closed = 1, keep.Committed, keep.StatusCommitted, true
 		commit(t, s, keep.PutRun{Run: run}, keep.Finish{Chain: "run_1", Status: keep.EventConsumed})
 	}
-	res, err := newOperator(t, s).SkipEvents(t.Context(), "w", "t", []keep.MessageID{"m"})
+	res, err := newOperator(t, s).SkipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}, keep.Decision{})
 	if err != nil || res.Finished != 1 || s.race != nil {
 		t.Errorf("SkipEvents = %+v, %v, want one that is finished", res, err)
 	}

@@ -18,6 +18,7 @@ type Store interface {
 	store.Spending
 	store.Items
 	store.Escalations
+	store.Decisions
 	store.Sweeper
 	store.Gates
 }

@@ -41,42 +41,42 @@ type UnskipResult struct {
 // the same attempt, and consumers look at it. An event whose run was past its call, or in
 // doubt about it, and one whose payload was deleted stay skipped: then the error is
 // *UnskipError and nothing is changed.
-func (o *Operator) UnskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID) (UnskipResult, error) {
-	return o.unskipEvents(ctx, w, topic, ids, 0)
+func (o *Operator) UnskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, d keep.Decision) (UnskipResult, error) {
+	return o.unskipEvents(ctx, w, topic, ids, 0, d)
 }
 
 // UnskipEventAttempt is UnskipEvents of an event that is at that attempt, else *EventError: what another attempt did would be done a
 // second time.
-func (o *Operator) UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, id keep.MessageID, attempt int) (UnskipResult, error) {
-	return o.unskipEvents(ctx, w, topic, []keep.MessageID{id}, attempt)
+func (o *Operator) UnskipEventAttempt(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, id keep.MessageID, attempt int, d keep.Decision) (UnskipResult, error) {
+	return o.unskipEvents(ctx, w, topic, []keep.MessageID{id}, attempt, d)
 }
 
 // unskipEvents is UnskipEvents of events that are at an attempt; 0: at any.
-func (o *Operator) unskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int) (UnskipResult, error) {
+func (o *Operator) unskipEvents(ctx context.Context, w keep.WorkflowName, topic keep.TopicName, ids []keep.MessageID, attempt int, d keep.Decision) (UnskipResult, error) {
 	return retryStale(ctx, func() (UnskipResult, error) {
 		events, err := o.named(ctx, w, topic, ids, attempt)
 		if err != nil {
 			return UnskipResult{}, err
 		}
-		return o.unskip(ctx, w, events, nil)
+		return o.unskip(ctx, w, events, nil, d)
 	})
 }
 
 // UnskipInput undoes the skip of an input: its status follows its events again, and
 // those of them that are skipped become pending, as UnskipEvents says. Those that cannot
 // be are in Kept. If none can be, the error is *UnskipError.
-func (o *Operator) UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID) (UnskipResult, error) {
-	return o.unskipInput(ctx, w, id, func([]keep.Event) error { return nil })
+func (o *Operator) UnskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (UnskipResult, error) {
+	return o.unskipInput(ctx, w, id, d, func([]keep.Event) error { return nil })
 }
 
 // UnskipShownInput is UnskipInput of an input whose events were done again that often (Redone), else *EventError: what another attempt
 // did would be done a second time.
-func (o *Operator) UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int) (UnskipResult, error) {
-	return o.unskipInput(ctx, w, id, asShown(redone))
+func (o *Operator) UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int, d keep.Decision) (UnskipResult, error) {
+	return o.unskipInput(ctx, w, id, d, asShown(redone))
 }
 
 // unskipInput is UnskipInput of an input whose events check accepts.
-func (o *Operator) unskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, check func([]keep.Event) error) (UnskipResult, error) {
+func (o *Operator) unskipInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision, check func([]keep.Event) error) (UnskipResult, error) {
 	return retryStale(ctx, func() (UnskipResult, error) {
 		in, err := o.store.Input(ctx, id)
 		switch {
@@ -95,13 +95,13 @@ func (o *Operator) unskipInput(ctx context.Context, w keep.WorkflowName, id keep
 			return UnskipResult{}, err
 		}
 		events = slices.DeleteFunc(events, func(ev keep.Event) bool { return ev.Status == keep.EventConsumed })
-		return o.unskip(ctx, w, events, &in)
+		return o.unskip(ctx, w, events, &in, d)
 	})
 }
 
 // unskip commits what undoing the skip of events causes, and of the input that caused
-// them if one is named.
-func (o *Operator) unskip(ctx context.Context, w keep.WorkflowName, events []keep.Event, in *keep.Input) (res UnskipResult, err error) {
+// them if one is named. What d decides is recorded for the input or, without one, for the events.
+func (o *Operator) unskip(ctx context.Context, w keep.WorkflowName, events []keep.Event, in *keep.Input, d keep.Decision) (res UnskipResult, err error) {
 	type group struct {
 		topic keep.TopicName
 		chain keep.RunID
@@ -127,13 +127,17 @@ func (o *Operator) unskip(ctx context.Context, w keep.WorkflowName, events []kee
 		k := res.Kept[0]
 		return UnskipResult{}, &UnskipError{fmt.Sprintf("event %s in topic %s", k.ID, k.Topic), k.Why}
 	}
+	now := o.now()
 	var changes []keep.Change
 	order := func(a, b group) int { return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.chain, b.chain)) }
 	for _, g := range slices.SortedFunc(maps.Keys(skipped), order) {
 		changes = append(changes, keep.UnskipEvents{Topic: g.topic, IDs: skipped[g], Chain: g.chain})
+		if in == nil {
+			changes = append(changes, decidedAboutEvents(w, g.topic, skipped[g], keep.Unskip, d, now)...)
+		}
 	}
 	if in != nil {
-		changes = append(changes, keep.UnskipInput{Input: in.ID})
+		changes = append(changes, keep.UnskipInput{Input: in.ID}, decidedAbout(keep.Subject{Workflow: w, Kind: keep.AboutInput, ID: string(in.ID)}, keep.Unskip, d, now))
 	}
 	if len(changes) == 0 {
 		return res, nil
@@ -142,7 +146,7 @@ func (o *Operator) unskip(ctx context.Context, w keep.WorkflowName, events []kee
 	if err != nil {
 		return UnskipResult{}, err
 	}
-	return res, o.decided(ctx, w, o.now(), append(changes, wake...)...)
+	return res, o.decided(ctx, w, now, append(changes, wake...)...)
 }
 
 // canUnskip returns why the skip of an event cannot be undone; empty: it can. What it
@@ -215,18 +219,18 @@ func (o *Operator) lookAgain(ctx context.Context, w keep.WorkflowName, is func(k
 // UnskipItem undoes the skip of an item: its job handles it again, in the same attempt,
 // so what was applied for it is not done again. An item with a call whose outcome nobody
 // knows, or of which calls were deleted since, stays skipped: *ItemError.
-func (o *Operator) UnskipItem(ctx context.Context, w keep.WorkflowName, id string, _ keep.Decision) error {
-	return o.unskipItem(ctx, w, id, func(keep.Item) error { return nil })
+func (o *Operator) UnskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision) error {
+	return o.unskipItem(ctx, w, id, d, func(keep.Item) error { return nil })
 }
 
 // UnskipAttempt is UnskipItem of an item that is at that attempt, else *ItemError: what was applied in another one would be done a
 // second time.
-func (o *Operator) UnskipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, _ keep.Decision) error {
-	return o.unskipItem(ctx, w, id, func(it keep.Item) error { return isAt(it, attempt, keep.Unskip) })
+func (o *Operator) UnskipAttempt(ctx context.Context, w keep.WorkflowName, id string, attempt int, d keep.Decision) error {
+	return o.unskipItem(ctx, w, id, d, func(it keep.Item) error { return isAt(it, attempt, keep.Unskip) })
 }
 
 // unskipItem undoes the skip of an item that check accepts.
-func (o *Operator) unskipItem(ctx context.Context, w keep.WorkflowName, id string, check func(keep.Item) error) error {
+func (o *Operator) unskipItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision, check func(keep.Item) error) error {
 	it, err := o.store.Item(ctx, w, id)
 	if err == nil {
 		err = o.CanDoItem(it, keep.Unskip)
@@ -246,5 +250,5 @@ func (o *Operator) unskipItem(ctx context.Context, w keep.WorkflowName, id strin
 	if err != nil {
 		return err
 	}
-	return o.putItem(ctx, lifecycle.Unskip(it, o.now()))
+	return o.putItem(ctx, lifecycle.Unskip(it, o.now()), keep.Unskip, d)
 }

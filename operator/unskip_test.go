@@ -43,14 +43,14 @@ func TestUnskipLooksAtTheChain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := memory.New()
 			skippedBy(t, s, "m", tt.run, tt.m)
-			res, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"})
+			res, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}, keep.Decision{})
 			_, kept := errors.AsType[*operator.UnskipError](err)
 			ev, _ := s.Event(t.Context(), "w", "t", "m")
 			if kept == tt.ok || tt.ok != (err == nil && res.Unskipped == 1 && ev.Free()) {
 				t.Errorf("UnskipEvents = %+v, %v; the event is %s by %q", res, err, ev.Status, ev.ReservedBy)
 			}
 			if err == nil {
-				again, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"})
+				again, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}, keep.Decision{})
 				if err != nil || again.Pending != 1 {
 					t.Errorf("again: %+v, %v", again, err)
 				}
@@ -64,7 +64,7 @@ func TestUnskipAllOrNone(t *testing.T) {
 	s := memory.New()
 	skippedBy(t, s, "doubt", keep.Run{Phase: keep.Committed, Status: keep.StatusCommitted}, keep.Mutation{State: keep.Skipped, Doubted: true})
 	skippedBy(t, s, "free", keep.Run{Phase: keep.Prepared, Status: keep.StatusAborted}, keep.Mutation{})
-	_, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"free", "doubt"})
+	_, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"free", "doubt"}, keep.Decision{})
 	if _, kept := errors.AsType[*operator.UnskipError](err); !kept {
 		t.Errorf("UnskipEvents: %v", err)
 	}
@@ -83,13 +83,13 @@ func TestUnskipInput(t *testing.T) {
 	}
 	skippedBy(t, s, "doubt", keep.Run{Phase: keep.Committed, Status: keep.StatusCommitted}, keep.Mutation{State: keep.Skipped, Doubted: true})
 	o := newOperator(t, s)
-	if _, err := o.UnskipInput(t.Context(), "w", "in_1"); err == nil {
+	if _, err := o.UnskipInput(t.Context(), "w", "in_1", keep.Decision{}); err == nil {
 		t.Error("an input that is not skipped was taken")
 	}
-	if _, err := o.SkipInput(t.Context(), "w", "in_1"); err != nil {
+	if _, err := o.SkipInput(t.Context(), "w", "in_1", keep.Decision{}); err != nil {
 		t.Fatal(err)
 	}
-	res, err := o.UnskipInput(t.Context(), "w", "in_1")
+	res, err := o.UnskipInput(t.Context(), "w", "in_1", keep.Decision{})
 	if err != nil || res.Unskipped != 2 || len(res.Kept) != 1 || res.Kept[0].ID != "doubt" {
 		t.Errorf("UnskipInput = %+v, %v", res, err)
 	}
@@ -110,7 +110,7 @@ func TestUnskipOfWhatWasSwept(t *testing.T) {
 	if err := s.Commit(t.Context(), keep.Commit{Workflow: "w", At: later, Changes: []keep.Change{keep.Sweep{Chain: "run_m", Before: later}}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"})
+	_, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}, keep.Decision{})
 	if _, kept := errors.AsType[*operator.UnskipError](err); !kept {
 		t.Errorf("UnskipEvents: %v", err)
 	}
@@ -147,7 +147,7 @@ func TestUnskipWakesWhoPassedOver(t *testing.T) {
 	state := keep.HandlerState{Workflow: "w", Handler: "c", Kind: keep.Consumer, IdleSeq: 9}
 	commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Definition: def}}, keep.PutHandler{State: state},
 		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "m"}}, keep.SkipEvents{Topic: "t", IDs: []keep.MessageID{"m"}})
-	if _, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}); err != nil {
+	if _, err := newOperator(t, s).UnskipEvents(t.Context(), "w", "t", []keep.MessageID{"m"}, keep.Decision{}); err != nil {
 		t.Fatal(err)
 	}
 	handler := func() keep.HandlerState {

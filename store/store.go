@@ -91,6 +91,12 @@ type Runs interface {
 	Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error)
 }
 
+// Decisions reads what persons decided beside questions.
+type Decisions interface {
+	// Decided returns what was decided about something, oldest first: of more than keep.MaxDecided the newest.
+	Decided(ctx context.Context, about keep.Subject) ([]keep.Decided, error)
+}
+
 // Traces reads what is kept of what runs saw.
 type Traces interface {
 	// Trace returns the parts of what is kept of a run's reads, oldest first; none if
@@ -393,6 +399,7 @@ type Reader interface {
 	Items
 	ShortIDs
 	Escalations
+	Decisions
 	Waiting
 	Notices
 	Batches

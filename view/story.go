@@ -125,9 +125,11 @@ func (t *teller) ofEvent(ev keep.Event) (Story, error) {
 	if err != nil {
 		return out, err
 	}
-	for i, d := range ev.Redone {
-		out.Became = append(out.Became, fmt.Sprintf("%s had it done again at %s: attempt %d.", cmp.Or(d.By, "Somebody"), d.At.Format(time.RFC3339), i+2))
+	acts, err := ActsOfEvent(t.ctx, t.s, ev)
+	if err != nil {
+		return out, err
 	}
+	out.Became = acted(acts)
 	if err := t.became(&out, ev.Workflow, runs); err != nil || ev.Status != keep.EventPending || out.Wait != "" {
 		return out, err
 	}
@@ -216,6 +218,11 @@ func (t *teller) ofInput(in keep.Input) (Story, error) {
 	for _, ev := range slices.Backward(events) {
 		out.Events = append(out.Events, keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID})
 	}
+	acts, err := Acts(t.ctx, t.s, keep.Subject{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(in.ID)})
+	if err != nil {
+		return out, err
+	}
+	out.Became = acted(acts)
 	if err := t.became(&out, in.Workflow, runs); err != nil || out.Wait != "" {
 		return out, err
 	}
@@ -270,6 +277,11 @@ func (t *teller) ofItem(it keep.Item) (Story, error) {
 		out.Questions = append(out.Questions, q.ID)
 		out.Wait = fmt.Sprintf("Waits for a person to answer %s; see keep inbox.", q.ID)
 	}
+	acts, err := Acts(t.ctx, t.s, keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID})
+	if err != nil {
+		return out, err
+	}
+	out.Became = acted(acts)
 	ref := keep.ItemRef{Workflow: it.Workflow, ID: it.ID}
 	keys, err := t.s.ItemCalls(t.ctx, []keep.ItemRef{ref}, maxRelated)
 	if err != nil || len(keys[ref]) == 0 {

@@ -55,8 +55,12 @@ func (s *site) bulkSkip(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
+	who, err := decisionOf(r)
+	if err != nil {
+		return page{}, err
+	}
 	d := bulkData{Begun: true}
-	d.SkipPlan, err = api.SkipPart(r.Context(), s.cfg.Store, s.cfg.Actor, plan, time.Now().Add(api.PartTime))
+	d.SkipPlan, err = api.SkipPart(r.Context(), s.cfg.Store, s.cfg.Actor, plan, who, time.Now().Add(api.PartTime))
 	d.Filter.Workflow, d.Filter.Text = plan.Workflow, plan.Text
 	p := page{Title: "Skip all that match", Section: "inputs"}
 	if err != nil && (d.Done == plan.Done || r.Context().Err() != nil) {

@@ -66,6 +66,7 @@ type eventData struct {
 	Payload payload
 	Inputs  []keep.Input
 	Runs    []keep.Run // that worked on it, newest first
+	Acts    []view.Act // what people did with it, oldest first
 	Older   bool       // there are older ones
 	Query   string     // names the event in links
 	MaySkip bool
@@ -100,6 +101,9 @@ func (s *site) event(r *http.Request) (page, error) {
 	if d.Inputs, err = s.inputsByID(r.Context(), ev.CausedBy); err != nil {
 		return p, err
 	}
+	if d.Acts, err = view.ActsOfEvent(r.Context(), s.cfg.Store, ev); err != nil {
+		return p, err
+	}
 	runs, err := s.cfg.Store.RunsOfEvent(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, maxShown+1)
 	if err != nil {
 		return p, err
@@ -120,7 +124,11 @@ func (s *site) skipEvent(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.SkipEventAttempt(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, attempt)
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.SkipEventAttempt(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, attempt, d)
 	if err != nil {
 		return "", "", err
 	}
@@ -142,7 +150,11 @@ func (s *site) unskipEvent(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.UnskipEventAttempt(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, attempt)
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.UnskipEventAttempt(r.Context(), ev.Workflow, ev.Topic, ev.MessageID, attempt, d)
 	if did = "unskipped"; res.Unskipped == 0 {
 		did = "not-skipped"
 	}

@@ -266,6 +266,7 @@ type inputData struct {
 	Redone   int        // how often its events were done again, which a form sends back
 	Large    bool       // there are so many events that this is not counted, and no form is shown
 	Attempts []keep.Run // that tried its events, newest first
+	Acts     []view.Act // what people did with it beside answers to questions, oldest first
 	Skips    []card     // questions by whose answers events were skipped, newest first
 	Drawing  drawing
 }
@@ -319,6 +320,9 @@ func (s *site) input(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Attempts, d.Older.Runs = newest(runs)
+	if d.Acts, err = view.Acts(ctx, s.cfg.Store, keep.Subject{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(in.ID)}); err != nil {
+		return p, err
+	}
 	d.Drawing = drawChain(d)
 	if view.SkippedOf(events, maxShown) != view.SkippedNone {
 		d.Skips, err = s.skips(ctx, d.Attempts)
@@ -374,7 +378,11 @@ func (s *site) skipInput(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.SkipShownInput(r.Context(), in.Workflow, in.ID, redone)
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.SkipShownInput(r.Context(), in.Workflow, in.ID, redone, d)
 	if err != nil {
 		return "", "", err
 	}
@@ -396,7 +404,11 @@ func (s *site) unskipInput(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	res, err := s.cfg.Actor.UnskipShownInput(r.Context(), in.Workflow, in.ID, redone)
+	d, err := decisionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	res, err := s.cfg.Actor.UnskipShownInput(r.Context(), in.Workflow, in.ID, redone, d)
 	if did = "unskipped"; len(res.Kept) > 0 {
 		did = "some-unskipped"
 	}

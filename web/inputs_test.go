@@ -53,7 +53,7 @@ func TestInputSaysThatItWasSkipped(t *testing.T) {
 	if a := c.get(page); strings.Contains(a.body, "all skipped") {
 		t.Error("the page of an input that waits speaks of what was skipped")
 	}
-	if _, err := w.host.SkipEvents(t.Context(), "mails", "mail.received", []keep.MessageID{"m1"}); err != nil {
+	if _, err := w.host.SkipEvents(t.Context(), "mails", "mail.received", []keep.MessageID{"m1"}, keep.Decision{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []string{page, "/inputs", "/inputs?status=done"} {

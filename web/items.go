@@ -64,7 +64,8 @@ type itemData struct {
 	Attempts  []itemAttempt
 	Older     bool // there are older calls, which are not in Attempts
 	Question  *keep.Escalation
-	Reprocess string // why it cannot be done; empty: it can
+	Acts      []view.Act // what people did with it beside answers to questions, oldest first
+	Reprocess string     // why it cannot be done; empty: it can
 	Skip      string
 	Unskip    string
 }
@@ -105,8 +106,9 @@ func (s *site) item(r *http.Request) (page, error) {
 	if len(qs) > 0 {
 		d.Question = &qs[0]
 	}
+	d.Acts, err = view.Acts(ctx, s.cfg.Store, keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID})
 	p.Data = d
-	return p, nil
+	return p, err
 }
 
 // refusal says why an action cannot be taken; empty: it can.

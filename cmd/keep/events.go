@@ -71,6 +71,17 @@ func shownEvent(ctx context.Context, c *api.Client, args []string) (api.Event, e
 	}, func() (api.Event, error) { return newest(w, t) })
 }
 
+// addActs adds what people did with something.
+func (a *app) addActs(s *terminal.Sheet, acts []api.Act) {
+	for _, h := range acts {
+		with := ""
+		if h.Input != nil {
+			with = ", with input " + string(*h.Input)
+		}
+		s.Add(string(h.What), "%s by %s%s%s", a.At(h.At), terminal.Clean(h.By), with, terminal.Clean(noted(h.Note)))
+	}
+}
+
 // printEvent shows an event, where it came from and who has it.
 func (a *app) printEvent(_ context.Context, _ *api.Client, e api.Event) error {
 	var s terminal.Sheet
@@ -82,9 +93,7 @@ func (a *app) printEvent(_ context.Context, _ *api.Client, e api.Event) error {
 	for _, r := range e.Runs {
 		s.Add("run", "%s, %s, attempt %d", r.Run, r.Status, r.Attempt)
 	}
-	for _, h := range e.History {
-		s.Add(h.What, "%s by %s%s", a.At(h.At), terminal.Clean(h.By), terminal.Clean(noted(h.Note)))
-	}
+	a.addActs(&s, e.History)
 	s.Add("created by", "%s", terminal.OrEmpty(e.CreatedBy))
 	for _, in := range e.CausedBy {
 		s.Add("caused by", "%s", in)

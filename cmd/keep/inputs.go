@@ -51,6 +51,7 @@ func (a *app) printInput(ctx context.Context, c *api.Client, in api.Input) error
 	s.Add("is", "%s %s of %s", in.Type, terminal.Clean(in.ExternalID), terminal.Clean(in.Source))
 	s.Add("status", "%s", view.InputState(in.Status, in.Skipped))
 	s.Add("created", "%s", a.At(in.CreatedAt))
+	a.addActs(&s, in.History)
 	events, err := c.Events(ctx, in.Workflow, api.EventQuery{Input: in.ID}, api.Paging{})
 	if err != nil {
 		return err

@@ -81,6 +81,7 @@ func (a *app) printItem(ctx context.Context, c *api.Client, it api.Item) error {
 	s.Add("workflow", "%s", it.Workflow)
 	s.Add("status", "%s, attempt %d", it.Status, it.Attempt)
 	s.Add("updated", "%s", a.At(it.UpdatedAt))
+	a.addActs(&s, it.History)
 	ms, err := mutationsOf(ctx, c, it, false)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (d *itemsDoer) command(short, long string) *cobra.Command {
 	fs.BoolVar(&d.all, "all", false, "all items of the workflow")
 	fs.StringVar(&d.status, "status", "", "all items in this `status`: "+strings.Join(statuses, ", "))
 	fs.BoolVar(&d.yes, "yes", false, "do it")
-	fs.StringVar(&d.note, "note", "", "why: `text` for the question that this answers")
+	fs.StringVar(&d.note, "note", "", noteUsage)
 	if d.action == keep.Reprocess {
 		fs.StringVar(&d.asOf, "as-of", "", "leave what changed since this `time`, such as 2026-12-24T18:00:00.000Z: what this command did before, and was done since")
 	}

@@ -16,6 +16,7 @@ import (
 // those of a filter, of which nobody sees each, only with --yes.
 func (a *app) skipInputsCmd() *cobra.Command {
 	var all skipAllFlags
+	var note string
 	cmd := &cobra.Command{
 		Use: "skip [ID…]", Short: "Leave out pending inputs",
 		Long: `Skip leaves inputs undone: every event that they caused and that waits is marked
@@ -33,13 +34,14 @@ what is skipped stays so, and to start it again does the rest.`,
 			}
 			return a.decide(cmd.Context(), func(c *api.Client) error {
 				if all.all {
-					return a.skipAllInputs(cmd.Context(), c, all)
+					return a.skipAllInputs(cmd.Context(), c, all, note)
 				}
-				return a.skipInputs(cmd.Context(), c, args)
+				return a.skipInputs(cmd.Context(), c, args, note)
 			})
 		},
 	}
 	fs := cmd.Flags()
+	fs.StringVar(&note, "note", "", noteUsage)
 	fs.BoolVar(&all.all, "all", false, "all pending inputs")
 	fs.StringVar(&all.workflow, "workflow", "", "with --all: those of this `workflow`")
 	fs.StringVar(&all.match, "match", "", "with --all: those whose titles have words that begin like this `text`")
@@ -50,7 +52,7 @@ what is skipped stays so, and to start it again does the rest.`,
 }
 
 // skipInputs skips inputs that are named, and tells of each what was too late for it.
-func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) error {
+func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string, note string) error {
 	if len(args) > maxNamed {
 		return exit.Misusef("%d inputs are named, want at most %d", len(args), maxNamed)
 	}
@@ -58,7 +60,7 @@ func (a *app) skipInputs(ctx context.Context, c *api.Client, args []string) erro
 	if err != nil {
 		return err
 	}
-	out, err := c.SkipInputs(ctx, ids)
+	out, err := c.SkipInputs(ctx, ids, note)
 	if err != nil {
 		return err
 	}
@@ -81,8 +83,8 @@ func (a *app) skipEventsCmd() *cobra.Command {
 		Use: "skip WORKFLOW TOPIC ID…", Short: "Leave out pending events",
 		Long: `Skip marks pending events as skipped. A run that holds one of them and has not made
 its call is ended, and its other events are released. A run past its call completes.`,
-	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (any, error) {
-		res, err := c.SkipEvents(ctx, w, t, ids)
+	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, note string) (any, error) {
+		res, err := c.SkipEvents(ctx, w, t, ids, note)
 		if err == nil {
 			a.saySkipped(terminal.Plural(len(ids), "event"), res)
 		}
@@ -92,7 +94,9 @@ its call is ended, and its other events are released. A run past its call comple
 
 // namedEventsCmd makes cmd a command about events of one topic. Do says what became of them,
 // and returns it.
-func (a *app) namedEventsCmd(cmd *cobra.Command, do func(context.Context, *api.Client, keep.WorkflowName, keep.TopicName, []keep.MessageID) (any, error)) *cobra.Command {
+func (a *app) namedEventsCmd(cmd *cobra.Command, do func(_ context.Context, _ *api.Client, _ keep.WorkflowName, _ keep.TopicName, _ []keep.MessageID, note string) (any, error)) *cobra.Command {
+	var note string
+	cmd.Flags().StringVar(&note, "note", "", noteUsage)
 	cmd.Args = cobra.MinimumNArgs(3)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ids := make([]keep.MessageID, 0, len(args)-2)
@@ -103,7 +107,7 @@ func (a *app) namedEventsCmd(cmd *cobra.Command, do func(context.Context, *api.C
 			return exit.Misusef("%d events are named, want at most %d", len(ids), maxNamed)
 		}
 		return a.decide(cmd.Context(), func(c *api.Client) error {
-			res, err := do(cmd.Context(), c, keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids)
+			res, err := do(cmd.Context(), c, keep.WorkflowName(args[0]), keep.TopicName(args[1]), ids, note)
 			if err != nil || !a.JSON {
 				return err
 			}
@@ -113,6 +117,9 @@ func (a *app) namedEventsCmd(cmd *cobra.Command, do func(context.Context, *api.C
 	cmd.ValidArgsFunction = a.byPosition(workflowNames, topicNames)
 	return cmd
 }
+
+// noteUsage is of the flag by which a person says why.
+const noteUsage = "why: `text` that is kept with who decided it"
 
 // saySkipped tells what became of what was skipped.
 func (a *app) saySkipped(what string, r api.Skipped) {

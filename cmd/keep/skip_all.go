@@ -38,7 +38,7 @@ const maxMatch = 200
 // skipAllInputs says how many inputs match, or skips them, part by part. The cursor has all that the
 // next part needs, so the host keeps nothing in between, and no request takes longer than a few
 // seconds. It also fixes the beginning: what comes in later is not skipped.
-func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) error {
+func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags, note string) error {
 	// A workflow that is not there has no inputs, and would be taken for one with nothing to skip.
 	if f.workflow != "" {
 		if _, err := c.Workflow(ctx, keep.WorkflowName(f.workflow)); err != nil {
@@ -63,7 +63,7 @@ func (a *app) skipAllInputs(ctx context.Context, c *api.Client, f skipAllFlags) 
 	}
 	// If this process ends here, what is skipped stays so, and the same command does the rest.
 	for told := time.Now(); done.Cursor != nil; {
-		if done, err = c.SkipAll(ctx, *done.Cursor); err != nil {
+		if done, err = c.SkipAll(ctx, *done.Cursor, note); err != nil {
 			return err
 		}
 		// A script that reads stderr gets the result alone.

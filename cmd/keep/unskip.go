@@ -15,6 +15,7 @@ import (
 // unskipInputsCmd undoes a skip as far as that is safe: a run that was past its call has done what
 // its events asked for, and to give them out again would do it twice.
 func (a *app) unskipInputsCmd() *cobra.Command {
+	var note string
 	cmd := &cobra.Command{
 		Use: "unskip ID…", Short: "Undo the skip of inputs",
 		Long: `Unskip undoes the skip of inputs: their skipped events are pending again, each in its
@@ -30,7 +31,7 @@ its payload was deleted since. Exit 1 if nothing of an input could be undone.`,
 				if err != nil {
 					return err
 				}
-				out, err := c.UnskipInputs(cmd.Context(), ids)
+				out, err := c.UnskipInputs(cmd.Context(), ids, note)
 				if err != nil {
 					return err
 				}
@@ -38,6 +39,7 @@ its payload was deleted since. Exit 1 if nothing of an input could be undone.`,
 			})
 		},
 	}
+	cmd.Flags().StringVar(&note, "note", "", noteUsage)
 	cmd.ValidArgsFunction = a.byPosition(inputIDs)
 	return cmd
 }
@@ -72,8 +74,8 @@ func (a *app) unskipEventsCmd() *cobra.Command {
 		Long: `Unskip makes skipped events pending again, each in its old place and in the same attempt,
 or none of them if one must stay skipped: its run was past its call, or in doubt about it,
 or its payload was deleted since.`,
-	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID) (any, error) {
-		res, err := c.UnskipEvents(ctx, w, t, ids)
+	}, func(ctx context.Context, c *api.Client, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, note string) (any, error) {
+		res, err := c.UnskipEvents(ctx, w, t, ids, note)
 		if err == nil {
 			a.sayUnskipped(terminal.Plural(len(ids), "event"), res)
 		}

@@ -46,6 +46,8 @@ func kindsOf(change keep.Change) []Kind {
 		return []Kind{Run, Mutation, Event, Escalation}
 	case keep.SetKV, keep.ResetKV:
 		return nil // nobody sees a checkpoint
+	case keep.AppendDecision:
+		return nil // the change beside it is seen
 	case keep.Unlike, keep.Setting, keep.Within, keep.IfKV:
 		return nil // it only refuses
 	case keep.PutNotice:

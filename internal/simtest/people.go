@@ -122,10 +122,10 @@ func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 	ev := events[w.below(len(events))]
 	if len(ev.CausedBy) > 0 && w.chance(0.3) {
 		in := ev.CausedBy[w.below(len(ev.CausedBy))]
-		_, err = o.SkipInput(person, f.name, in)
+		_, err = o.SkipInput(person, f.name, in, keep.Decision{})
 		return fmt.Sprintf("skip an input of %s %s", ev.Topic, ev.MessageID), err
 	}
-	res, err := o.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
+	res, err := o.SkipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID}, keep.Decision{})
 	for kind, n := range map[string]int{"skipped": res.Skipped, "aborted": len(res.Aborted), "too late": res.TooLate, "finished": res.Finished} {
 		if n > 0 {
 			w.saw("skip: " + kind)
@@ -157,10 +157,10 @@ func (w *world) unskip(o *operator.Operator, f *flow, events []keep.Event) (stri
 			w.overtook[r.Chain] = true
 		}
 		if len(ev.CausedBy) > 0 && w.chance(0.5) {
-			_, err := o.UnskipInput(person, f.name, ev.CausedBy[0])
+			_, err := o.UnskipInput(person, f.name, ev.CausedBy[0], keep.Decision{})
 			return fmt.Sprintf("unskip the input of %s %s", ev.Topic, ev.MessageID), w.undone("input", err)
 		}
-		_, err := o.UnskipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID})
+		_, err := o.UnskipEvents(person, f.name, ev.Topic, []keep.MessageID{ev.MessageID}, keep.Decision{})
 		return fmt.Sprintf("unskip event %s %s", ev.Topic, ev.MessageID), w.undone("event", err)
 	}
 	return "unskip nothing", nil

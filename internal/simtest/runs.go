@@ -116,7 +116,7 @@ func (w *world) skipTogether(o *operator.Operator, f *flow) (string, error) {
 			ids = append(ids, in.ID)
 		}
 	}
-	done, err := o.SkipInputs(person, f.name, ids)
+	done, err := o.SkipInputs(person, f.name, ids, keep.Decision{})
 	if done.Inputs+done.Late > 0 {
 		w.saw("skip: inputs together")
 	}

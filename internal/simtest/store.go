@@ -17,6 +17,7 @@ import (
 type Store interface {
 	engine.Store
 	contract.Proposals
+	contract.Decisions
 	contract.Sweeper
 	contract.Checker
 }
@@ -242,6 +243,14 @@ func (s *store) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Pag
 		s.p.meets(ctx, m)
 	}
 	return ms, next, err
+}
+
+// Decided implements store.Decisions.
+func (s *store) Decided(ctx context.Context, about keep.Subject) ([]keep.Decided, error) {
+	if err := s.read(ctx, "decided", about.ID); err != nil {
+		return nil, err
+	}
+	return s.Store.Decided(ctx, about)
 }
 
 // Item implements store.Runs.

@@ -18,6 +18,7 @@ type Plan struct {
 	Inputs      []*Input
 	Runs        []*Run
 	Logs        []keep.LogLine
+	Decisions   []keep.Decided
 	Traces      []keep.TracePart
 	Items       []*Item
 	Mutations   []*Mutation
@@ -150,6 +151,8 @@ func (d *decision) apply(change keep.Change) error {
 		return d.deploy(c.Deployment)
 	case keep.SetPaused:
 		return d.setPaused(c)
+	case keep.AppendDecision:
+		return d.appendDecision(c.Decided)
 	case keep.AppendLogs:
 		return d.appendLogs(c.Lines)
 	case keep.AppendTrace:

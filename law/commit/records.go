@@ -76,6 +76,15 @@ func (d *decision) appendLogs(lines []keep.LogLine) error {
 	return nil
 }
 
+// appendDecision records what a person decided. What that is about need not be known: the change beside it says whether it is there.
+func (d *decision) appendDecision(c keep.Decided) error {
+	if err := d.own("decision about "+string(c.About.Kind), c.About.ID, c.About.Workflow); err != nil {
+		return err
+	}
+	d.p.Decisions = append(d.p.Decisions, c)
+	return c.Validate()
+}
+
 // appendTrace adds a part after those that the run has.
 func (d *decision) appendTrace(p keep.TracePart) error {
 	if r := d.Runs.Get(p.Run); r == nil || r.Workflow != d.w {

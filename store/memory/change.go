@@ -72,12 +72,14 @@ func (t *tx) apply(change keep.Change) error {
 	case keep.Sweep:
 		return t.sweep(c)
 	}
-	return t.applyGrant(change)
+	return t.applyConsent(change)
 }
 
-// applyGrant makes one change of what the workflow may do.
-func (t *tx) applyGrant(change keep.Change) error {
+// applyConsent makes one change of what the workflow may do, or records what a person decided.
+func (t *tx) applyConsent(change keep.Change) error {
 	switch c := change.(type) {
+	case keep.AppendDecision:
+		return t.appendDecision(c.Decided)
 	case keep.PutGrant:
 		return t.putGrant(copyGrant(c.Grant))
 	case keep.UnderGrant:
@@ -248,6 +250,16 @@ func (t *tx) putItem(it keep.Item) error {
 
 // over reports whether nothing more is done for an item by itself.
 func over(it keep.Item) bool { return it.Status == keep.ItemDone || it.Status == keep.ItemSkipped }
+
+// appendDecision adds what a person decided.
+func (t *tx) appendDecision(d keep.Decided) error {
+	if err := t.own("decision", keep.MessageID(d.About.ID), d.About.Workflow); err != nil {
+		return err
+	}
+	d.Decision = keep.Decision{Action: d.Decision.Action, By: d.Decision.By, From: d.Decision.From, Note: d.Decision.Note, At: clean(d.Decision.At)}
+	put(t, t.s.decided, d.About, append(slices.Clone(t.s.decided[d.About]), d))
+	return d.Validate()
+}
 
 // appendLogs adds lines to runs of the workflow.
 func (t *tx) appendLogs(lines []keep.LogLine) error {

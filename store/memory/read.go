@@ -214,6 +214,14 @@ func (s *Store) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error
 	return slices.Clone(s.logs[run]), context.Cause(ctx)
 }
 
+// Decided returns what was decided about something; see store.Decisions.
+func (s *Store) Decided(ctx context.Context, about keep.Subject) ([]keep.Decided, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := s.decided[about]
+	return slices.Clone(list[max(0, len(list)-keep.MaxDecided):]), context.Cause(ctx)
+}
+
 // Trace returns the parts of a run's trace, oldest first.
 func (s *Store) Trace(ctx context.Context, run keep.RunID) (list []keep.TracePart, err error) {
 	s.mu.RLock()

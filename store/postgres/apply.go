@@ -45,6 +45,7 @@ func (t *tx) write(p *commit.Plan) error {
 	err = all(t, err, p.Runs, (*tx).writeRun)
 	err = all(t, err, p.Logs, (*tx).writeLog)
 	err = all(t, err, p.Traces, (*tx).writeTrace)
+	err = all(t, err, p.Decisions, (*tx).writeDecision)
 	err = all(t, err, p.Items, (*tx).writeItem)
 	err = all(t, err, p.Mutations, (*tx).writeMutation)
 	err = all(t, err, p.Moves, (*tx).writeMove)
@@ -74,7 +75,7 @@ func all[T any](t *tx, err error, list []T, f func(*tx, T) error) error {
 // it; a run is closed before the next one of its workflow is opened.
 var order = []*statement{
 	&lockSums, &flipInputs, &flipTopic, &putWorkflow, &insertDeployment, &insertGrant, &endProposal, &insertProposal, &insertTopic, &insertInput, &skipInputs, &countInput,
-	&updateRun, &insertRun, &insertLog, &insertTrace, &insertItem, &updateItem,
+	&updateRun, &insertRun, &insertLog, &insertTrace, &insertDecision, &insertItem, &updateItem,
 	&insertMutation, &unfoldMutation, &updateMutation, &insertMove,
 	&insertEvent, &updateEvent, &redoEvent, &republishEvent, &insertCause, &insertTried, &countTopic,
 	&putHandlers, &resetKVs, &deleteKV, &putKV, &insertEscalation, &closeEscalations, &putNotices, &addTally,

@@ -55,6 +55,7 @@ var exports = []func(context.Context, pgx.Tx, func(transfer.Record) error) error
 	}),
 	export(`SELECT `+escalationColumns+` FROM escalation ORDER BY n, workflow`, scanEscalation),
 	export(`SELECT `+noticeColumns+` FROM notice JOIN escalation e ON e.workflow = notice.workflow AND e.n = notice.escalation`, scanNotice),
+	export(`SELECT `+decisionColumns+` FROM decision ORDER BY n, workflow`, scanDecision),
 	export(`SELECT `+keyColumns+`, header, body FROM idempotency_key ORDER BY n`, func(row pgx.CollectableRow) (r key.Record, err error) {
 		err = scanKey(row, &r, &r.Answer.Header, &r.Answer.Body)
 		return r, err
@@ -282,7 +283,10 @@ func (s *sink) put(t *tx, r transfer.Record, of reference) error {
 		t.at, r.SeenSeq = millis(r.CreatedAt), of.n
 		return t.writeRun(&commit.Run{Row: made, Put: &r.Run})
 	case keep.LogLine, keep.TracePart:
-		return t.addOfRun(r)
+		return t.addAppended(r)
+	case keep.Decided:
+		in(r.About.Workflow)
+		return t.addAppended(r)
 	case keep.Item:
 		in(r.Workflow)
 		t.at = millis(r.CreatedAt)
@@ -298,15 +302,20 @@ func (s *sink) put(t *tx, r transfer.Record, of reference) error {
 		in(r.Workflow)
 		return t.addEscalation(r, made)
 	case keep.Notice:
-		s.s.Escalations = commit.Table[keep.EscalationID, *commit.Escalation]{}
-		s.s.Escalations.Put(r.Escalation, &commit.Escalation{Row: commit.Row{N: of.n}})
-		return t.writeNotice(&commit.Notice{Row: made, Notice: r})
+		return t.addNotice(r, of.n)
 	}
 	return errors.New("a record of an unknown kind")
 }
 
-// addOfRun adds what a run wrote beside its records.
-func (t *tx) addOfRun(r transfer.Record) error {
+// addNotice adds a notice of the question in a row.
+func (t *tx) addNotice(n keep.Notice, question int64) error {
+	t.s.Escalations = commit.Table[keep.EscalationID, *commit.Escalation]{}
+	t.s.Escalations.Put(n.Escalation, &commit.Escalation{Row: commit.Row{N: question}})
+	return t.writeNotice(&commit.Notice{Row: commit.Row{New: true}, Notice: n})
+}
+
+// addAppended adds what is only appended: what a run wrote beside its records, or what a person decided.
+func (t *tx) addAppended(r transfer.Record) error {
 	switch r := r.(type) {
 	case keep.LogLine:
 		t.at = millis(r.At)
@@ -314,6 +323,9 @@ func (t *tx) addOfRun(r transfer.Record) error {
 	case keep.TracePart:
 		t.at = millis(r.At)
 		return t.writeTrace(r)
+	case keep.Decided:
+		t.at = millis(r.Decision.At)
+		return t.writeDecision(r)
 	}
 	return errors.New("a record of an unknown kind")
 }

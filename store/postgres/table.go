@@ -163,16 +163,21 @@ func (w *writes) join(other *writes) {
 	}
 }
 
-// queue puts the statements into a batch, in the order of order.
+// queue puts the statements into a batch, in the order of order, which has each of them.
 func (w *writes) queue(b *pgx.Batch, order []*statement) {
+	queued := 0
 	for _, s := range order {
 		for _, c := range w.changes {
 			if c.statement == s {
+				queued++
 				for rows := range slices.Chunk(c.rows, atOnce) {
 					sql, _ := s.parts()
 					b.Queue(sql, change{s, rows}.arguments()...)
 				}
 			}
 		}
+	}
+	if queued < len(w.changes) {
+		panic("postgres: a statement has no place in the order, and would not be sent")
 	}
 }

@@ -62,6 +62,7 @@ func (t *tx) write(p *commit.Plan) error {
 	err = all(t, err, p.Runs, (*tx).writeRun)
 	err = all(t, err, p.Logs, (*tx).writeLog)
 	err = all(t, err, p.Traces, (*tx).writeTrace)
+	err = all(t, err, p.Decisions, (*tx).writeDecision)
 	err = all(t, err, p.Items, (*tx).writeItem)
 	err = all(t, err, p.Mutations, (*tx).writeMutation)
 	err = all(t, err, p.Moves, (*tx).writeMove)

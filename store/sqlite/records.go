@@ -50,6 +50,7 @@ var exports = []func(context.Context, *sql.DB, func(transfer.Record) error) erro
 		}),
 	export(`SELECT `+escalationColumns+` FROM escalation ORDER BY n`, scanEscalation),
 	export(`SELECT `+noticeColumns+` FROM notice`, scanNotice),
+	export(`SELECT `+decisionColumns+` FROM decision ORDER BY n`, scanDecision),
 	export(`SELECT `+keyColumns+`, header, body FROM idempotency_key ORDER BY n`, func(row scanner) (r key.Record, err error) {
 		err = scanKey(row, &r, &r.Answer.Header, &r.Answer.Body)
 		return r, err
@@ -172,6 +173,8 @@ func (s sink) add(r transfer.Record) (err error) {
 		}
 		t.at = millis(r.ClosedAt)
 		return t.writeEscalation(e)
+	case keep.Decided:
+		return t.writeDecision(r)
 	case keep.Notice:
 		return t.writeNotice(&commit.Notice{Row: made, Notice: r})
 	case key.Record:

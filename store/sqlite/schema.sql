@@ -603,6 +603,21 @@ CREATE INDEX run_by_end ON run (updated_at, workflow, created_at, idle) WHERE cl
 
 CREATE INDEX run_failed ON run (updated_at) WHERE closed = 1 AND (status IN ('failed:logic', 'failed:internal', 'crashed') OR status = 'aborted' AND phase = 'mutating' AND mutation <> '');
 
+CREATE TABLE decision (
+	n        INTEGER PRIMARY KEY,
+	workflow TEXT    NOT NULL,
+	kind     TEXT    NOT NULL CHECK (kind = 'input' OR kind = 'event' OR kind = 'item'),
+	topic    TEXT    NOT NULL,
+	id       TEXT    NOT NULL CHECK (id <> ''),
+	at       INTEGER NOT NULL,
+	action   TEXT    NOT NULL CHECK (action <> ''),
+	who      TEXT    NOT NULL,
+	source   TEXT    NOT NULL,
+	note     TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX decision_by_subject ON decision (workflow, id, kind, topic);
+
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
 INSERT INTO search_index VALUES ('item', 0);

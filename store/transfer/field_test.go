@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -139,6 +140,7 @@ func full() []transfer.Record {
 				Claim: json.RawMessage(`{"title":"t"}`), Now: json.RawMessage(`1`), NowWhy: "why"},
 			Decision: &keep.Decision{Action: keep.Skip, By: "ada", From: "cli", Note: "note", At: at.Add(2 * time.Second)}},
 		keep.Notice{Escalation: "esc_1", Sink: "webhook", Status: keep.NoticePending, Attempts: 1, NextAt: at, Error: "error", UpdatedAt: at.Add(1 * time.Second), Rev: 2},
+		keep.Decided{About: keep.Subject{Workflow: "w", Kind: keep.AboutEvent, Topic: "t", ID: "m"}, Decision: keep.Decision{Action: keep.Skip, By: "ann", From: "cli", Note: "note", At: at}},
 		key.Record{ID: key.ID{1}, Version: 2, Alias: key.ID{2}, Host: "host", Key: "key", Caller: "caller", Method: "POST", Path: "/path",
 			Fingerprint: key.Fingerprint{3}, State: key.Done, Atomic: true, Fence: 4, Doubts: 5, LeaseUntil: at, DoubtAt: at.Add(1 * time.Second),
 			Answer: key.Answer{Status: 201, Header: []byte("header"), Body: []byte("body")}, ResolvedBy: "owner", CreatedAt: at.Add(2 * time.Second),
@@ -162,6 +164,7 @@ func noZero(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	switch {
 	case path == "keep.Grant.TakenBy", path == "keep.Grant.TakenAt": // of one that allows nothing
+	case strings.HasPrefix(path, "keep.Decided.Decision.") && slices.Contains([]string{"Result", "Limit", "Until"}, strings.TrimPrefix(path, "keep.Decided.Decision.")): // not kept
 	case path == "key.Record.Former", path == "keep.Escalation.Decision.Result",
 		path == "keep.Escalation.Decision.Limit", path == "keep.Escalation.Decision.Until": // not kept
 	case v.IsZero():

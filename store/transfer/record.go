@@ -87,6 +87,7 @@ var Kinds = []Kind{
 	kind[Move]("mutation_history", false), // mutation by mutation
 	kind[keep.Escalation]("escalation", false),
 	kind[keep.Notice]("notice", true),
+	kind[keep.Decided]("decision", false),
 	kind[key.Record]("idempotency_key", false),
 	kind[keep.Credential]("credential", false),
 	kind[keep.HookCount]("hook", true),

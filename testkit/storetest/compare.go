@@ -68,7 +68,7 @@ func wanted() (list []string) {
 	for _, c := range []keep.Change{
 		keep.PutRun{}, keep.PutMutation{}, keep.Reserve{}, keep.Release{}, keep.Finish{}, keep.Publish{}, keep.SkipEvents{}, keep.UnskipEvents{}, keep.RedoEvents{},
 		keep.PutInput{}, keep.SkipInput{}, keep.UnskipInput{}, keep.SetKV{}, keep.IfKV{}, keep.ResetKV{}, keep.PutHandler{}, keep.RequestRun{}, keep.LookAgain{}, keep.Deploy{},
-		keep.SetPaused{}, keep.AppendLogs{}, keep.AppendTrace{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
+		keep.SetPaused{}, keep.AppendDecision{}, keep.AppendLogs{}, keep.AppendTrace{}, keep.OpenEscalation{}, keep.CloseEscalation{}, keep.PutItem{}, keep.Sweep{},
 	} {
 		list = append(list, fmt.Sprintf("%T", c))
 	}
@@ -561,6 +561,8 @@ func (c *comparison) small(w keep.WorkflowName) keep.Change {
 		keep.SetPaused{If: new(keep.PauseState)},
 		keep.Deploy{Deployment: keep.Deployment{Workflow: c.owner(w), Version: version, Code: value,
 			Definition: keep.Definition{Name: w, Topics: topics[:1], Handlers: c.handlers()}, CreatedAt: c.time()}},
+		keep.AppendDecision{Decided: keep.Decided{About: keep.Subject{Workflow: c.owner(w), Kind: keep.AboutInput, ID: string(pick(c, "input", inputs))},
+			Decision: keep.Decision{Action: keep.Skip, By: "ann", From: "cli", Note: string(value), At: c.time()}}},
 		keep.AppendLogs{Lines: []keep.LogLine{{Run: pick(c, "run", runs), At: c.time(), Text: string(value)}}},
 		keep.AppendTrace{Part: keep.TracePart{Run: pick(c, "run", runs), At: c.time(), Data: value}},
 	})

@@ -32,6 +32,7 @@ type State struct {
 	Inputs      []keep.Input
 	Outputs     [][]keep.MutationKey
 	Items       []keep.Item
+	Decided     [][]keep.Decided // about each input, event and item
 	Escalations []keep.Escalation
 	Notices     [][]keep.Notice
 	Owed        []keep.Owed
@@ -57,6 +58,7 @@ func Snapshot(tb testing.TB, s store.Store) State {
 	st.Inputs = all(r, s.Inputs, keep.InputFilter{})
 	st.Items = all(r, s.Items, keep.ItemFilter{})
 	st.Escalations = all(r, s.Escalations, keep.EscalationFilter{})
+	r.decided(&st)
 	r.notices(&st)
 	for _, run := range st.Runs {
 		st.Logs = append(st.Logs, read1(r, s.Logs, run.ID))
@@ -85,6 +87,18 @@ type reader struct {
 	tb  testing.TB
 	ctx context.Context
 	s   store.Store
+}
+
+func (r reader) decided(st *State) {
+	for _, in := range st.Inputs {
+		st.Decided = append(st.Decided, read1(r, r.s.Decided, keep.Subject{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(in.ID)}))
+	}
+	for _, e := range st.Events {
+		st.Decided = append(st.Decided, read1(r, r.s.Decided, keep.Subject{Workflow: e.Workflow, Kind: keep.AboutEvent, Topic: e.Topic, ID: string(e.MessageID)}))
+	}
+	for _, it := range st.Items {
+		st.Decided = append(st.Decided, read1(r, r.s.Decided, keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID}))
+	}
 }
 
 func (r reader) notices(st *State) {

@@ -25,7 +25,7 @@ type promise struct {
 func Run(t *testing.T, open func(testing.TB) store.Store) {
 	promises := slices.Concat(runPromises, mutationPromises, rivalPromises, settingPromises, budgetPromises, spentPromises, eventPromises, inputPromises, workflowPromises,
 		itemPromises, escalationPromises, questionPromises, noticePromises, listPromises, countPromises,
-		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, repairPromises, counterPromises, grantPromises, commitPromises, sweepPromises, namePromises)
+		searchPromises, credentialPromises, hookPromises, accountPromises, gatePromises, repairPromises, counterPromises, grantPromises, commitPromises, sweepPromises, namePromises, decisionPromises)
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()

@@ -50,6 +50,11 @@ var (
 		}
 	})
 
+	Decisions = newNoun(`workflow kind topic id at action who source note`, func(c *keep.Decided) []any {
+		d := &c.Decision
+		return []any{(*string)(&c.About.Workflow), (*string)(&c.About.Kind), (*string)(&c.About.Topic), &c.About.ID, &d.At, (*string)(&d.Action), &d.By, &d.From, &d.Note}
+	})
+
 	LogLines = newNoun(`run at level text place`, func(l *keep.LogLine) []any {
 		return []any{(*string)(&l.Run), &l.At, &l.Level, &l.Text, &l.Where}
 	})

@@ -1,0 +1,124 @@
+package operator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
+)
+
+// Every decision is recorded: who, when, from where and with what note, also where no question was open. What changes nothing is none.
+func TestDecisionsAreRecorded(t *testing.T) {
+	ctx, of := t.Context(), keep.Decision{By: "ann", From: "cli", Note: "a duplicate"}
+	event := keep.Event{Workflow: "w", Topic: "t", MessageID: "m", CausedBy: []keep.InputID{"in_1"}}
+	input := keep.Subject{Workflow: "w", Kind: keep.AboutInput, ID: "in_1"}
+	about := keep.Subject{Workflow: "w", Kind: keep.AboutEvent, Topic: "t", ID: "m"}
+	item := keep.Subject{Workflow: "w", Kind: keep.AboutItem, ID: "i"}
+	for name, c := range map[string]struct {
+		about keep.Subject
+		do    []func(*operator.Operator) error
+		want  []keep.Action
+	}{
+		"an input": {input, []func(*operator.Operator) error{
+			func(o *operator.Operator) error { _, err := o.SkipInput(ctx, "w", "in_1", of); return err },
+			func(o *operator.Operator) error { _, err := o.UnskipInput(ctx, "w", "in_1", of); return err },
+			func(o *operator.Operator) error { _, err := o.SkipShownInput(ctx, "w", "in_1", 0, of); return err },
+			func(o *operator.Operator) error { _, err := o.UnskipShownInput(ctx, "w", "in_1", 0, of); return err },
+			func(o *operator.Operator) error {
+				_, err := o.SkipInputs(ctx, "w", []keep.InputID{"in_1"}, of)
+				return err
+			},
+		}, []keep.Action{keep.Skip, keep.Unskip, keep.Skip, keep.Unskip, keep.Skip}},
+		"an event": {about, []func(*operator.Operator) error{
+			func(o *operator.Operator) error {
+				_, err := o.SkipEvents(ctx, "w", "t", []keep.MessageID{"m"}, of)
+				return err
+			},
+			func(o *operator.Operator) error {
+				_, err := o.SkipEvents(ctx, "w", "t", []keep.MessageID{"m"}, of)
+				return err
+			}, // is skipped
+			func(o *operator.Operator) error {
+				_, err := o.UnskipEvents(ctx, "w", "t", []keep.MessageID{"m"}, of)
+				return err
+			},
+			func(o *operator.Operator) error { _, err := o.SkipEventAttempt(ctx, "w", "t", "m", 1, of); return err },
+			func(o *operator.Operator) error {
+				_, err := o.UnskipEventAttempt(ctx, "w", "t", "m", 1, of)
+				return err
+			},
+		}, []keep.Action{keep.Skip, keep.Unskip, keep.Skip, keep.Unskip}},
+		"an item": {item, []func(*operator.Operator) error{
+			func(o *operator.Operator) error { return o.SkipItem(ctx, "w", "i", of) },
+			func(o *operator.Operator) error { return o.UnskipItem(ctx, "w", "i", of) },
+			func(o *operator.Operator) error { return o.SkipAttempt(ctx, "w", "i", 1, of) },
+			func(o *operator.Operator) error { return o.ReprocessItem(ctx, "w", "i", of) },
+		}, []keep.Action{keep.Skip, keep.Unskip, keep.Skip, keep.Reprocess}},
+	} {
+		s := memory.New()
+		commit(t, s, keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", Source: "s", Type: "t", ExternalID: "1", CreatedAt: noon}}, keep.Publish{Event: event},
+			keep.PutItem{Item: keep.Item{Workflow: "w", ID: "i", Status: keep.ItemProcessing, Attempt: 1, CreatedAt: noon, UpdatedAt: noon}})
+		o := newOperator(t, s)
+		for i, do := range c.do {
+			if err := do(o); err != nil {
+				t.Fatalf("%s: %d: %v", name, i, err)
+			}
+		}
+		got, err := s.Decided(ctx, c.about)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []keep.Decided
+		for i, action := range c.want {
+			d := of
+			if d.Action = action; i < len(got) {
+				d.At = got[i].Decision.At
+			}
+			want = append(want, keep.Decided{About: c.about, Decision: d})
+		}
+		if diff := cmp.Diff(want, got); diff != "" || time.Since(got[0].Decision.At).Abs() > time.Hour {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Who leaves all that was there at a time does not leave what somebody took up again since, by its input or by one of its events.
+func TestSkipOfWhatWasTakenUpSince(t *testing.T) {
+	ctx, of := t.Context(), keep.Decision{By: "ann"}
+	for name, again := range map[string]func(o *operator.Operator) error{
+		"its input": func(o *operator.Operator) error {
+			_, err := o.SkipInput(ctx, "w", "in_1", of)
+			if err == nil {
+				_, err = o.UnskipInput(ctx, "w", "in_1", of)
+			}
+			return err
+		},
+		"its event": func(o *operator.Operator) error {
+			_, err := o.SkipEvents(ctx, "w", "t", []keep.MessageID{"m"}, of)
+			if err == nil {
+				_, err = o.UnskipEvents(ctx, "w", "t", []keep.MessageID{"m"}, of)
+			}
+			return err
+		},
+	} {
+		s := memory.New()
+		commit(t, s, keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", Source: "s", Type: "t", ExternalID: "1", CreatedAt: noon}},
+			keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "m", CausedBy: []keep.InputID{"in_1"}}})
+		o, ids := newOperator(t, s), []keep.InputID{"in_1"}
+		if err := again(o); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, as := range []struct {
+			of   time.Time
+			want int
+		}{{time.Now().Add(-time.Hour), 0}, {time.Now().Add(time.Hour), 1}} {
+			if res, err := o.SkipInputsAsOf(ctx, "w", ids, as.of, of); err != nil || res.Inputs != as.want {
+				t.Errorf("%s was taken up again: SkipInputsAsOf %s = %+v, %v; want %d inputs", name, as.of, res, err, as.want)
+			}
+		}
+	}
+}
