@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/view"
 )
 
 // The watchers look at every call, lookup and commit while it happens. What they
@@ -113,12 +114,27 @@ func (w *world) watchOrder(m keep.Mutation) {
 			for _, ev := range events {
 				ref := keep.EventRef{Topic: ev.Topic, MessageID: ev.MessageID}
 				excused := slices.ContainsFunc(runs, func(o keep.Run) bool { return o.Trigger == ref || o.Chain == ev.ReservedBy })
-				if ev.Seq < oldest && ev.ReservedBy != r.Chain && orderKey(string(ev.MessageID)) == key && !excused {
+				if ev.Seq < oldest && ev.ReservedBy != r.Chain && orderKey(string(ev.MessageID)) == key && !excused && !w.takenUpSince(ev, r) {
 					w.broken("one-at-a-time", "%s calls for %v of key %s, and %v, which is older, still waits", m.Key, r.Reservations, key, ref)
 				}
 			}
 		}
 	}
+}
+
+// takenUpSince reports whether an event was done again, or a skip of it undone, after a run had begun, or one that it is another attempt of:
+// while the first commit of a run is slow, nobody sees that it has begun.
+func (w *world) takenUpSince(ev keep.Event, r keep.Run) bool {
+	for r.RetryOf != "" {
+		before, err := w.store.Run(context.Background(), r.RetryOf)
+		w.must("read the attempt before", err)
+		r = before
+	}
+	acts, err := view.ActsOfEvent(context.Background(), w.store, ev)
+	w.must("read what people did with an event", err)
+	return slices.ContainsFunc(acts, func(a view.Act) bool {
+		return (a.Action == view.ActRedo || a.Action == keep.Unskip) && a.At.After(r.CreatedAt)
+	})
 }
 
 // hadBegun reports whether a run, or one that it is another attempt of, had begun with its
