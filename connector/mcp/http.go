@@ -149,6 +149,7 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 		return Message{}, err
 	}
 	defer resp.Body.Close()
+	noteClock(ctx, resp)
 	if s := resp.Header.Get("Mcp-Session-Id"); s != "" && r.method == "initialize" {
 		h.mu.Lock()
 		h.session = s

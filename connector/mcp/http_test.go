@@ -377,3 +377,58 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// TestLookupByAServerWhoseClockIsBehind asks since the call: what is older there than we say is found all the same, and where a server does
+// not say what time it is, nothing shows that there is nothing.
+func TestLookupByAServerWhoseClockIsBehind(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		behind time.Duration
+		tells  bool
+		made   bool
+		want   connector.Verdict
+	}{
+		"made":                            {0, true, true, connector.Happened},
+		"not made":                        {0, true, false, connector.Absent},
+		"made, an hour behind":            {time.Hour, true, true, connector.Happened},
+		"not made, an hour behind":        {time.Hour, true, false, connector.Absent},
+		"made, an hour behind, no time":   {time.Hour, false, true, connector.Unwitnessed},
+		"not made, and no time is told":   {0, false, false, connector.Unwitnessed},
+		"made, and no time is told":       {0, false, true, connector.Happened},
+		"made, an hour ahead, no trouble": {-time.Hour, true, true, connector.Happened},
+	} {
+		made := time.Now().Add(-c.behind)
+		url := serve(t, func(w http.ResponseWriter, r said) bool {
+			if w.Header()["Date"] = nil; c.tells {
+				w.Header().Set("Date", time.Now().Add(-c.behind).UTC().Format(http.TimeFormat))
+			}
+			var p struct {
+				Arguments struct{ Since time.Time }
+			}
+			if r.Method != "tools/call" || json.Unmarshal(r.Params, &p) != nil {
+				return false
+			}
+			rows := ""
+			if c.made && !made.Before(p.Arguments.Since) {
+				rows = `{"title":"x tok_1"}`
+			}
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"structuredContent":{"rows":[%s]}}}`, r.ID, rows)
+			return true
+		})
+		conn, err := mcp.New("desk", mcp.Config{Place: mcp.Place{URL: url}, Tools: map[string]mcp.ToolConfig{
+			"create": {Effect: connector.Mutate, Knowledge: mcp.Knowledge{Identity: []string{"title"}, Token: mcp.TokenConfig{Param: "title", Append: " {token}"},
+				Reconcile: &mcp.LookupConfig{Tool: "list", Args: map[string]any{"since": "{sent_at}"}, Found: "$.rows", Complete: true}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		m := keep.Mutation{Payload: json.RawMessage(`{"title":"x"}`), Token: "tok_1", CreatedAt: time.Now()}
+		if a, err := conn.Tools[0].(connector.Reconciler).Reconcile(t.Context(), m); err != nil || a.Verdict != c.want {
+			t.Errorf("%s: %q, %s, %v; want %q", name, a.Verdict, a.Detail, err, c.want)
+		}
+		if !conn.Tools[0].Spec().ComparesAge {
+			t.Errorf("%s: the age of a call is not by the clock of this machine", name)
+		}
+	}
+}

@@ -216,8 +216,8 @@ func (s *Server) tool(t tool) connector.Tool {
 		}
 	}
 	if l := p.Lookup; l != nil && t.spec.Level != keep.LevelKey {
-		t.spec.ByTarget = len(l.Match) > 0
-		t.spec.Marked, t.spec.NeedsControl = p.TokenParam != "" && !t.spec.ByTarget, !l.Complete || l.More != "" || l.Page > 0 || len(p.When) > 0
+		t.spec.ByTarget, t.spec.ComparesAge = len(l.Match) > 0, l.sinceCall()
+		t.spec.Marked, t.spec.NeedsControl = p.TokenParam != "" && !t.spec.ByTarget, !l.Complete || l.More != "" || l.Page > 0 || len(p.When) > 0 || l.sinceCall() && s.cfg.URL == ""
 	}
 	if t.spec.Level == keep.LevelNone {
 		return &t
@@ -402,8 +402,29 @@ func (t *asked) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answe
 	return connector.Answer{Verdict: connector.Happened, Receipt: receipt, ByKey: true, Detail: "the server answered the call again under its key"}, nil
 }
 
-// lookUp asks by the lookup, with the params as they were sent: with the token.
-func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (_ connector.Answer, err error) {
+// lookUp asks by the lookup. One since the call is by the server's clock: if that is behind, what was made is older there than we say, so it
+// is asked once more, from when the server had it. One that does not tell its time, as a process, shows no absence by it.
+func (t *asked) lookUp(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
+	clock := new(serverClock)
+	found, err := t.lookOnce(withClock(ctx, clock), m)
+	switch {
+	case err != nil || found.Verdict == connector.Happened || !t.p.Lookup.sinceCall():
+	case clock.known && clock.behind >= clockSlack/2:
+		m.CreatedAt = m.CreatedAt.Add(-clock.behind)
+		if found, err = t.lookOnce(ctx, m); err == nil {
+			found.Detail += fmt.Sprintf("; the server's clock is %s behind ours, and it was asked from that much earlier", clock.behind.Round(time.Second))
+		}
+	case !clock.known && found.Verdict == connector.Absent:
+		found.Verdict, found.Detail = connector.Unwitnessed, found.Detail+", and it does not say what time it is there, from which it was asked"
+	}
+	return found, err
+}
+
+// sinceCall reports whether the lookup asks by the time of the call.
+func (l *Lookup) sinceCall() bool { return l.asksBy("sent_at") }
+
+// lookOnce asks once, with the params as they were sent: with the token.
+func (t *asked) lookOnce(ctx context.Context, m keep.Mutation) (_ connector.Answer, err error) {
 	l := t.p.Lookup
 	if m.Payload, err = t.arguments(m); err != nil {
 		return connector.Answer{}, err

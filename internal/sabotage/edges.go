@@ -201,6 +201,10 @@ var edgesBreaks = []Break{
 		return []byte{}, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) { // it was there`, "./connector/files -run TestAppendToAFileThatWasTakenAway"},
+	{"mcp-lookup-by-a-clock-that-is-ahead", "once", "connector/mcp/tool.go",
+		`case clock.known && clock.behind >= clockSlack/2:`, `case clock.known && clock.behind >= 1000*time.Hour:`, "./connector/mcp -run TestLookupByAServerWhoseClockIsBehind"},
+	{"absence-by-a-time-that-nobody-told", "witnessed", "connector/mcp/tool.go",
+		`case !clock.known && found.Verdict == connector.Absent:`, `case !clock.known && found.Verdict == "":`, "./connector/mcp -run TestLookupByAServerWhoseClockIsBehind"},
 	{"entry-that-shifts-was-never-there", "once", "connector/httpapi/reconcile.go",
 		`|| first.pages < 2 {`, `|| first.pages < 99 {`, "./connector/httpapi -run TestLookupInAListThatShifts"},
 	{"list-that-changed-is-complete", "once", "connector/httpapi/reconcile.go",
