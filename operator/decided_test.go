@@ -122,3 +122,29 @@ func TestSkipOfWhatWasTakenUpSince(t *testing.T) {
 		}
 	}
 }
+
+// An event that has several causes is not left with one of them if somebody took up another one since.
+func TestSkipOfAnEventThatAnotherInputTookUp(t *testing.T) {
+	ctx, of, s := t.Context(), keep.Decision{By: "ann"}, memory.New()
+	ids := []keep.InputID{"in_1", "in_2"}
+	for _, id := range ids {
+		commit(t, s, keep.PutInput{Input: keep.Input{ID: id, Workflow: "w", Source: "s", Type: "t", ExternalID: string(id), CreatedAt: noon}})
+	}
+	commit(t, s, keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "m", CausedBy: ids}})
+	o := newOperator(t, s)
+	_, err := o.SkipInput(ctx, "w", "in_2", of)
+	if err == nil {
+		_, err = o.UnskipInput(ctx, "w", "in_2", of)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := o.SkipInputsAsOf(ctx, "w", ids, time.Now().Add(-time.Hour), of)
+	ev, evErr := s.Event(ctx, "w", "t", "m")
+	if err != nil || evErr != nil || res.Events != 0 || ev.Status != keep.EventPending {
+		t.Errorf("SkipInputsAsOf = %+v, %v, and the event is %s, %v; want it pending", res, err, ev.Status, evErr)
+	}
+	if res, err = o.SkipInputsAsOf(ctx, "w", ids, time.Now().Add(time.Hour), of); err != nil || res.Inputs != 2 || res.Events != 1 {
+		t.Errorf("of all that was there by then: %+v, %v; want both inputs and their event", res, err)
+	}
+}

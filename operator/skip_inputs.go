@@ -73,7 +73,8 @@ func (o *Operator) staysAsItIs(ctx context.Context, w keep.WorkflowName, id keep
 	return events, stays, err
 }
 
-// takenUpSince reports whether somebody had one of the events of an input done again at that time or later, or undid a skip of it. Zero: no.
+// takenUpSince reports whether somebody had one of the events of an input done again at that time or later, or undid a skip of it: by
+// the event, by the input, or by another input that caused it, too. Zero: no.
 func (o *Operator) takenUpSince(ctx context.Context, in keep.Input, events []keep.Event, at time.Time) (bool, error) {
 	if at.IsZero() {
 		return false, nil
@@ -84,8 +85,16 @@ func (o *Operator) takenUpSince(ctx context.Context, in keep.Input, events []kee
 			return true, nil
 		}
 		about = append(about, keep.Subject{Workflow: ev.Workflow, Kind: keep.AboutEvent, Topic: ev.Topic, ID: string(ev.MessageID)})
+		for _, cause := range ev.CausedBy {
+			about = append(about, keep.Subject{Workflow: ev.Workflow, Kind: keep.AboutInput, ID: string(cause)})
+		}
 	}
+	read := make(map[keep.Subject]bool, len(about))
 	for _, subject := range about {
+		if read[subject] {
+			continue
+		}
+		read[subject] = true
 		decided, err := o.store.Decided(ctx, subject)
 		undone := func(d keep.Decided) bool { return d.Decision.Action == keep.Unskip && !d.Decision.At.Before(at) }
 		if err != nil || slices.ContainsFunc(decided, undone) {

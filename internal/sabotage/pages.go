@@ -200,6 +200,8 @@ var pageBreaks = []Break{
 		`about := keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID}`, `about := keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.Title + "?"}`, "./operator -run TestDecisionsAreRecorded"},
 	{"skip-of-all-takes-what-was-taken-up-again", "nothing-lost", "operator/skip_inputs.go",
 		`slices.ContainsFunc(decided, undone)`, `slices.ContainsFunc(decided[:0], undone)`, "./operator -run TestSkipOfWhatWasTakenUpSince"},
+	{"skip-takes-what-another-input-took-up", "nothing-lost", "operator/skip_inputs.go",
+		`for _, cause := range ev.CausedBy {`, `for _, cause := range ev.CausedBy[:0] {`, "./operator -run TestSkipOfAnEventThatAnotherInputTookUp"},
 	{"decision-that-postgres-forgets", "explained", "store/postgres/apply.go",
 		`	err = all(t, err, p.Decisions, (*tx).writeDecision)
 `, ``, "./store/postgres -run TestStore"},
