@@ -102,6 +102,10 @@ func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest
 		if err == nil && len(list) == 0 && !a.JSON {
 			err = f.hintTool(ctx, c, a.Err)
 		}
+		// What could not be listed was seen by nobody.
+		if err == nil && d.Confirm {
+			err = a.Lost()
+		}
 		if err != nil {
 			return err
 		}

@@ -211,7 +211,7 @@ func (d *itemsDoer) page(ctx context.Context, c *api.Client, w keep.WorkflowName
 			continue
 		}
 		in.IDs, asked = append(in.IDs, it.ID), append(asked, i)
-		if d.action == keep.Reprocess && d.yes {
+		if d.yes {
 			in.Attempts = append(in.Attempts, it.Attempt) // that which is shown, and no later one
 		}
 	}

@@ -4,7 +4,9 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,6 +54,42 @@ func TestItemsAsTheyWere(t *testing.T) {
 	p.must(0, "items", "reprocess", "remind", "a", "--yes", "--as-of", since)
 	if out := p.must(0, "items", "show", "remind", "a", "--json"); !strings.Contains(out, `"attempt": 2`) {
 		t.Errorf("the item after all: %s", out)
+	}
+}
+
+// What is shown of an item is of one attempt: who leaves it, or takes it up again, does not decide about a later one that somebody began
+// meanwhile, whose calls he did not see.
+func TestItemsOfALaterAttempt(t *testing.T) {
+	_, p := newPlaces(t)
+	p.must(0, "items", "reprocess", "remind", "a", "--yes")
+	for _, c := range []struct {
+		action    string
+		meanwhile []string
+	}{{"skip", []string{"skip", "reprocess"}}, {"skip", nil}, {"unskip", []string{"reprocess", "skip"}}} {
+		p.between = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			for _, action := range c.meanwhile {
+				if r.Method != http.MethodPost {
+					break
+				}
+				other := r.Clone(r.Context())
+				other.URL.Path = strings.TrimSuffix(r.URL.Path, c.action) + action
+				other.Header.Del("Idempotency-Key")
+				other.Body = io.NopCloser(strings.NewReader(`{"ids": ["a"], "confirm": true}`))
+				other.ContentLength = -1
+				res := httptest.NewRecorder()
+				if next.ServeHTTP(res, other); !strings.Contains(res.Body.String(), `"done":true`) {
+					t.Fatalf("%s of somebody else: %d %s", action, res.Code, res.Body.String())
+				}
+			}
+			next.ServeHTTP(w, r)
+		}
+		want := 0
+		if c.meanwhile != nil {
+			want = exit.Failed
+		}
+		if o := p.keep("items", c.action, "remind", "a", "--yes"); o.Status != want || want != 0 && !strings.Contains(o.Out, "and what was shown is attempt") {
+			t.Errorf("%s after %v: %+v", c.action, c.meanwhile, o)
+		}
 	}
 }
 

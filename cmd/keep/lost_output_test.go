@@ -69,3 +69,20 @@ func TestChangeWhoseOutputIsLost(t *testing.T) {
 		}
 	}
 }
+
+// Questions that could not be listed are not answered: with --yes a person agrees to what was listed, and no more.
+func TestAnswersOfAListThatIsLost(t *testing.T) {
+	p, _ := newPlaces(t)
+	open := p.must(0, "inbox", "--json")
+	if !strings.Contains(open, `"action": "skip"`) {
+		t.Fatalf("no question can be skipped: %s", open)
+	}
+	t.Chdir(p.dir)
+	var talk bytes.Buffer
+	a := newApp(&fullDisk{}, &talk)
+	a.Clock = func() time.Time { return p.now }
+	status := a.execute(t.Context(), []string{"inbox", "do", "--all", "skip", "--yes"})
+	if after := p.must(0, "inbox", "--json"); status != exit.Failed || after != open {
+		t.Errorf("status %d, and the questions are\n%s\nwant\n%s\n%s", status, after, open, talk.String())
+	}
+}

@@ -174,8 +174,12 @@ func (d *redoer) batches(ids []keep.MessageID, do func([]keep.MessageID) func(ap
 			}
 		}
 		if len(left) > 0 {
+			before := d.sum.Redone
 			if err := d.redo(do(left)); err != nil {
 				return d.ended(err)
+			}
+			if d.sum.Redone == before { // one of them is refused by now, which was said
+				return d.ended(exit.Failedf("what can be done again changed while this was at work: %s were left, with all that come after them; the same command continues with those", terminal.Plural(len(left), "event")))
 			}
 		}
 		if d.yes {

@@ -56,3 +56,35 @@ func TestNamedTwiceIsMeantOnce(t *testing.T) {
 		t.Errorf("they are %v, %v, want %v", ids, err, want)
 	}
 }
+
+// A step in which something moved after it was looked at is not done, and that is no end like any other: what comes after it would be done, and it
+// would be left out in silence.
+func TestRedoOfAStepThatMoved(t *testing.T) {
+	t.Parallel()
+	var ids []keep.MessageID
+	for n := range 3 * redoBatch {
+		ids = append(ids, keep.MessageID(fmt.Sprint("m", n)))
+	}
+	looked, done := make(map[keep.MessageID]int), 0
+	do := func(ids []keep.MessageID) func(api.RedoBody) (api.RedoDone, error) {
+		return func(in api.RedoBody) (res api.RedoDone, err error) {
+			for _, id := range ids {
+				e := api.RedoEvent{Topic: "t", MessageID: id, Status: keep.EventConsumed, Attempt: 1}
+				if looked[id]++; id == keep.MessageID(fmt.Sprint("m", redoBatch)) && looked[id] > 1 {
+					moved := "it is pending"
+					e.Refused = &moved
+				}
+				res.Events = append(res.Events, e)
+			}
+			if !in.Preview {
+				done += len(ids)
+			}
+			return res, nil
+		}
+	}
+	var out, said bytes.Buffer
+	d := &redoer{a: newApp(&out, &said), all: true, yes: true}
+	if err := d.batches(ids, do); err == nil || done != redoBatch {
+		t.Errorf("%d events are done again, and the error is %v; want %d, and that it ended there\n%s", done, err, redoBatch, said.String())
+	}
+}

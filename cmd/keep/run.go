@@ -24,6 +24,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host/notify"
+	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
 )
 
@@ -154,7 +155,7 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 			return err
 		}
 		sum.Escalations = append(sum.Escalations, shared...)
-		runs, _, err := api.ListRuns(ctx, s.DB, keep.RunFilter{Workflow: name, Open: true}, keep.Page{})
+		runs, err := openRuns(ctx, s.DB, name)
 		if err != nil {
 			return err
 		}
@@ -176,6 +177,12 @@ func (a *app) summarize(ctx context.Context, s *daemon.Session, watch *progress,
 		return err
 	}
 	return a.verdict(s, sum, open, why)
+}
+
+// openRuns returns the open runs of a workflow, as many as a page has.
+func openRuns(ctx context.Context, db store.Reader, name keep.WorkflowName) ([]api.Run, error) {
+	runs, _, err := api.ListRuns(ctx, db, keep.RunFilter{Workflow: name, Open: true}, keep.Page{Limit: keep.MaxPage})
+	return runs, err
 }
 
 // sharedQuestions returns the open questions that runs of a workflow wait for together with others: about an account, a budget, a

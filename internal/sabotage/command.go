@@ -218,4 +218,14 @@ var commandBreaks = []Break{
 		`if a.outlive != nil && slices.Contains(hosting, cmd.CommandPath()) {`, `if a.outlive != nil && slices.Contains(hosting[:0], cmd.CommandPath()) {`, "./cmd/keep -run TestHostsOutliveTheirReaders"},
 	{"config-that-is-saved-as-it-is-read", "permitted", "cmd/keep/internal/daemon/follow.go",
 		`err != nil || !now.Same(&f.Session.loaded) {`, `err != nil && !now.Same(&f.Session.loaded) {`, "./cmd/keep -run TestConfigThatChangesWhenItWasRead"},
+	{"step-that-moved-is-left-in-silence", "nothing-lost", "cmd/keep/redo.go",
+		`if d.sum.Redone == before {`, `if d.sum.Redone < before {`, "./cmd/keep -run TestRedoOfAStepThatMoved"},
+	{"answers-what-was-not-listed", "permitted", "cmd/keep/inbox_all.go",
+		`if err == nil && d.Confirm {`, `if err == nil && d.Confirm && false {`, "./cmd/keep -run TestAnswersOfAListThatIsLost"},
+	{"later-attempt-is-left-unseen", "once", "cmd/keep/items_do.go",
+		`		if d.yes {
+			in.Attempts`, `		if d.yes && d.action == keep.Reprocess {
+			in.Attempts`, "./cmd/keep -run TestItemsOfALaterAttempt"},
+	{"old-internal-failure-is-not-seen", "explained", "cmd/keep/run.go",
+		`Open: true}, keep.Page{Limit: keep.MaxPage})`, `Open: true}, keep.Page{})`, "./cmd/keep -run TestOpenRunsAreAllOfThem"},
 }
