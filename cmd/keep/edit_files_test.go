@@ -214,3 +214,23 @@ func TestEditFilesKilled(t *testing.T) {
 		})
 	}
 }
+
+// The files that a model changed are kept with the script if nothing comes of them, and in the directory of the draft alone, whatever their names are.
+func TestEditFilesKeepsItsDraft(t *testing.T) {
+	t.Parallel()
+	dir, _ := partsProject(t, inTurn(
+		proposesFiles(partsScript, writtenTests, map[string]any{"lib/line.js": changedLine}),
+		proposesFiles(partsScript, writtenTests, map[string]any{"../evil.js": "export const evil = 1;\n"})))
+	putText(t, dir, "keep.toml", textOfFile(t, dir, "keep.toml")+"attempts = 1\n")
+	out, talk, status := writes(t, dir, "edit", "note-files", "do it", "--force")
+	drafts, _ := filepath.Glob(filepath.Join(draftsOf(t, dir), "keep-write-*"))
+	if status != 1 || len(drafts) != 1 || !strings.Contains(talk, drafts[0]) {
+		t.Fatalf("status %d, drafts %v: %s %s", status, drafts, out, talk)
+	}
+	if got := textOfFile(t, drafts[0], "files/lib/line.js"); got != changedLine {
+		t.Errorf("the file of the draft is %q, want %q", got, changedLine)
+	}
+	if evil, _ := filepath.Glob(filepath.Join(drafts[0], "*evil*")); len(evil) > 0 {
+		t.Errorf("a file is not where the draft's are: %v", evil)
+	}
+}

@@ -176,3 +176,22 @@ func TestEditStays(t *testing.T) {
 		t.Errorf("keep deploy does not deploy what it is given, or not say what it takes back: %d %s %s", status, out, talk)
 	}
 }
+
+// A workflow that says what it was is edited, too: its script has the new name, and the database the first one.
+func TestEditOfARenamedWorkflow(t *testing.T) {
+	t.Parallel()
+	renamed := strings.Replace(writtenScript, `name: "note-files",`, `name: "files-noted", was: "note-files",`, 1)
+	changed := strings.Replace(renamed, `" arrived"`, `" came"`, 1)
+	dir, _ := editProject(t, inTurn(proposes(changed, strings.Replace(writtenTests, " arrived", " came", 1))))
+	putText(t, dir, "note-files.js", renamed)
+	if out, talk, status := writes(t, dir, "deploy", "note-files.js"); status != 0 {
+		t.Fatalf("deploy: %d %s %s", status, out, talk)
+	}
+	out, talk, status := writes(t, dir, "edit", "note-files", "say came", "--json")
+	if status != 4 {
+		t.Fatalf("status %d: %s %s", status, out, talk)
+	}
+	if w := writtenOf(t, out); w.State != "waiting" || *w.Workflow != "note-files" || len(w.Grants) == 0 {
+		t.Errorf("it prints %s", out)
+	}
+}

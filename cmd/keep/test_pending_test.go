@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -40,5 +41,24 @@ func TestFilesOfAKilledEditAreReadTogether(t *testing.T) {
 	noError(t, err)
 	if !strings.Contains(string(text), "new") || strings.Contains(string(text), "old") {
 		t.Errorf("gone through is %s", text)
+	}
+}
+
+// An edit that was killed in a project below another one is worked off before the other one reads its scripts, too.
+func TestKilledEditOfAProjectBelow(t *testing.T) {
+	const script = `export default Keep.workflow({ name: "w", topics: { t: {} }, producers: { async poll(ctx) { await ctx.publish("t", { messageId: "old" }); } } });`
+	t.Chdir(t.TempDir())
+	noError(t, os.MkdirAll("a/b", 0o700))
+	put(t, ".", "keep.toml", "workflows = [\"a/*/*.js\"]\n")
+	put(t, ".", "a/b/w.js", script)
+	list, err := json.Marshal([]project.File{{Name: "b/w.js", Text: strings.ReplaceAll(script, "old", "new"), Was: project.Hash(script)}})
+	noError(t, err)
+	put(t, ".", "a/.keep-pending.json", string(list))
+	noError(t, os.Chmod("a/.keep-pending.json", 0o600))
+	if out, talk, status := runCommand(t, "check", "."); status != exit.Done {
+		t.Errorf("status %d\n%s%s", status, out, talk)
+	}
+	if text, err := os.ReadFile("a/b/w.js"); err != nil || !strings.Contains(string(text), "new") {
+		t.Errorf("what was checked is %s, %v", text, err)
 	}
 }

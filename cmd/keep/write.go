@@ -116,7 +116,7 @@ type authored struct {
 	NoPlan    *string            `json:"no_plan"`
 	Questions []draft.Question   `json:"questions"`
 	Draft     *string            `json:"draft"` // directory that the texts are kept in; null: they are in the files
-	Why       *string            `json:"why"`   // nothing came of it
+	Why       *string            `json:"why"`   // nothing came of it, or what failed after the model was done
 	Tokens    int64              `json:"tokens"`
 	Cost      float64            `json:"cost"`
 	Attempts  int                `json:"attempts"`
@@ -194,9 +194,24 @@ func (w *author) author(ctx context.Context, task draft.Task, file func(keep.Wor
 	done.file = file(out.Draft.Checked.Workflow.Name)
 	// Whatever went wrong from here on, the texts are there, and the error says where.
 	if err := done.finish(ctx); err != nil {
-		return w.withDraft(err, r.Draft)
+		return w.unfinished(err, r)
 	}
 	return nil
+}
+
+// unfinished ends the command since something failed after the model was done, unless err only says how it ended.
+func (w *author) unfinished(err error, r authored) error {
+	if e, ok := errors.AsType[*exit.Error](err); ok && e.Reported() {
+		return err
+	}
+	why := err.Error()
+	if r.Why = &why; r.Version == nil {
+		r.State = "failed"
+	}
+	if w.JSON {
+		err = errors.Join(err, w.PrintJSON(r))
+	}
+	return w.withDraft(err, r.Draft)
 }
 
 // An unwrittenError is that of a person who interrupted the model.
@@ -376,7 +391,9 @@ func (w *author) keepDraft(out draft.Outcome) (*string, error) {
 	}
 	texts := map[string]string{"workflow.js": d.Source, "workflow.test.toml": d.Tests}
 	for name, text := range d.Files {
-		texts[filepath.Join("files", filepath.FromSlash(name))] = text
+		if name = filepath.FromSlash(name); filepath.IsLocal(name) {
+			texts[filepath.Join("files", name)] = text
+		}
 	}
 	for name, text := range texts {
 		if text == "" {

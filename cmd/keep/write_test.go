@@ -338,6 +338,19 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// With --json it is said what the model used, and what waits, also if something fails after it was asked.
+func TestWriteSaysWhatItUsedHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	dir, _ := writeProject(t, false, inTurn(proposes(writtenScript, writtenTests)))
+	out, talk, status := writes(t, dir, "write", writtenIntent, "--json", "--html", filepath.Join("none", "plan.html"))
+	if status == 0 || status == 4 || !strings.Contains(talk, "plan.html") {
+		t.Fatalf("status %d: %s %s", status, out, talk)
+	}
+	if w := writtenOf(t, out); w.Tokens == 0 || w.Version == nil || *w.Version != "1.0" || w.State != "waiting" || w.Draft == nil {
+		t.Errorf("it prints %s", out)
+	}
+}
+
 // What cannot be done is said before a model is asked, and no file is overwritten.
 func TestWriteRefuses(t *testing.T) {
 	t.Parallel()

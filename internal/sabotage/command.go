@@ -226,6 +226,14 @@ var commandBreaks = []Break{
 		`		if d.yes {
 			in.Attempts`, `		if d.yes && d.action == keep.Reprocess {
 			in.Attempts`, "./cmd/keep -run TestItemsOfALaterAttempt"},
+	{"draft-without-its-files", "nothing-lost", "cmd/keep/internal/draft/draft.go",
+		`d.out.Last.Files = in.Files`, `_ = in.Files`, "./cmd/keep -run TestEditFilesKeepsItsDraft"},
+	{"what-a-model-used-is-not-said", "explained", "cmd/keep/write.go",
+		`return w.unfinished(err, r)`, `return w.withDraft(err, r.Draft)`, "./cmd/keep -run TestWriteSaysWhatItUsedHoweverItEnds"},
+	{"renamed-workflow-is-another-to-a-model", "explained", "cmd/keep/internal/mcp/write.go",
+		`c.Workflow.Name = w.Name`, `_ = w.Name`, "./cmd/keep -run TestEditOfARenamedWorkflow"},
+	{"half-an-edit-of-a-project-below", "explained", "cmd/keep/internal/project/project.go",
+		`for dir := path.Dir(file); !dirs[dir]; dir = path.Dir(dir) {`, `for dir := "."; !dirs[dir]; dir = path.Dir(file) {`, "./cmd/keep -run TestKilledEditOfAProjectBelow"},
 	{"old-internal-failure-is-not-seen", "explained", "cmd/keep/run.go",
 		`Open: true}, keep.Page{Limit: keep.MaxPage})`, `Open: true}, keep.Page{})`, "./cmd/keep -run TestOpenRunsAreAllOfThem"},
 }

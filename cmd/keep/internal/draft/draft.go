@@ -242,6 +242,9 @@ func (d *work) call(ctx context.Context, c llm.Call) (llm.Result, bool, error) {
 	if in.Tests != "" && len(in.Tests) <= MaxText {
 		d.out.Last.Tests = in.Tests
 	}
+	if d.isLarge() && len(in.Files) > 0 && sizeOf(in.Files) <= MaxText && d.odd(in.Files) == "" {
+		d.out.Last.Files = in.Files
+	}
 	switch c.Name {
 	case "ask":
 		return d.ask(ctx, in.Question)

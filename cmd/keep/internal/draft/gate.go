@@ -90,7 +90,7 @@ func (d *work) checked(ctx context.Context, t *trial) error {
 			t.refuse(t.Checked.Problems, "check finds problems.")
 			return nil
 		}
-		if err := d.named(ctx, t); err != nil || t.said != "" {
+		if err := d.named(ctx, b, t); err != nil || t.said != "" {
 			return err
 		}
 		if t.imported(given); t.said != "" {
@@ -123,8 +123,16 @@ func (d *work) checked(ctx context.Context, t *trial) error {
 	})
 }
 
-// named refuses another name than the one that it must have.
-func (d *work) named(ctx context.Context, t *trial) error {
+// named refuses another name than the one that it must have. A draft that says what it was has the name by which the database
+// continues it, as when it is deployed.
+func (d *work) named(ctx context.Context, b mcp.Bench, t *trial) error {
+	doubt, err := b.Continue(ctx, t.Checked)
+	if doubt != "" {
+		t.refuse(doubt, "it is not certain which workflow it was.")
+	}
+	if doubt != "" || err != nil {
+		return err
+	}
 	name := t.Checked.Workflow.Name
 	switch {
 	case d.Base != nil && name != d.Base.Workflow:
@@ -166,7 +174,7 @@ func (d *work) odd(given map[string]string) string {
 		case name == d.File:
 			return fmt.Sprintf("%s is the script itself: its text is source.", framed.Visible(name))
 		case there:
-		case !fs.ValidPath(name) || strings.HasPrefix(name, ".") || strings.Contains(name, "/.") || strings.ContainsAny(name, "\\:") || ext != ".js" && ext != ".ts":
+		case !fs.ValidPath(name) || strings.HasPrefix(name, ".") || strings.Contains(name, "/.") || strings.ContainsAny(name, "\\:\x00") || ext != ".js" && ext != ".ts":
 			return fmt.Sprintf("%q is no name that a file of the script can have.", framed.Visible(name[:min(len(name), 100)]))
 		}
 	}

@@ -122,6 +122,26 @@ func (b Bench) examine(c *Checked) (err error) {
 	return nil
 }
 
+// Continue gives a script the name by which the database continues it, as when it is deployed: it may say which workflow it was.
+// Doubt says that it is not certain which one; empty: it is.
+func (b Bench) Continue(ctx context.Context, c Checked) (doubt string, err error) {
+	if b.Base == nil {
+		return "", nil
+	}
+	w, err := host.Continued(ctx, b.Base, c.Workflow)
+	if d, ok := errors.AsType[interface {
+		error
+		Fix() string
+	}](err); ok {
+		return d.Error() + "; " + d.Fix(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	c.Workflow.Name = w.Name
+	return "", nil
+}
+
 // Plan returns what a script that is OK would do, with live reads. The bench must be live.
 func (b Bench) Plan(ctx context.Context, c Checked) (_ *plan.Plan, err error) {
 	if b.Make != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -283,7 +284,7 @@ func LoadToRun(ctx context.Context, rt *sandbox.Runtime, p *Project) (scripts []
 // Load reads and checks all scripts of the project. What is wrong with them
 // comes back as complaints; then there may be fewer scripts.
 func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []terminal.Problem, error) {
-	if err := FinishWrites(p.Root); err != nil {
+	if err := p.finishWrites(); err != nil {
 		return nil, nil, err
 	}
 	var scripts []Script
@@ -320,6 +321,22 @@ func Load(ctx context.Context, rt *sandbox.Runtime, p *Project) ([]Script, []ter
 		scripts = append(scripts, Script{File: file, Workflow: w})
 	}
 	return scripts, found, nil
+}
+
+// finishWrites finishes what edits began in the project, and in those below it that scripts are of.
+func (p *Project) finishWrites() error {
+	dirs := map[string]bool{".": true}
+	for _, file := range p.files {
+		for dir := path.Dir(file); !dirs[dir]; dir = path.Dir(dir) {
+			dirs[dir] = true
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		if err := FinishWrites(filepath.Join(p.Root, filepath.FromSlash(dir))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noScript says why a file that cannot be loaded holds no script at all, if that is what is wrong with it.
