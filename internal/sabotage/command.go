@@ -236,4 +236,9 @@ var commandBreaks = []Break{
 		`for dir := path.Dir(file); !dirs[dir]; dir = path.Dir(dir) {`, `for dir := "."; !dirs[dir]; dir = path.Dir(file) {`, "./cmd/keep -run TestKilledEditOfAProjectBelow"},
 	{"old-internal-failure-is-not-seen", "explained", "cmd/keep/run.go",
 		`Open: true}, keep.Page{Limit: keep.MaxPage})`, `Open: true}, keep.Page{})`, "./cmd/keep -run TestOpenRunsAreAllOfThem"},
+	{"line-of-marks-holds-check", "bounded", "cmd/keep/internal/terminal/problem.go",
+		`	before = endOf(before, maxExcerpt/2)`, `	for Columns(before) > maxExcerpt/2 {
+		cut := []rune(before)
+		before = "…" + string(cut[min(len(cut), Columns(before)-maxExcerpt/2+2):])
+	}`, "./cmd/keep/internal/terminal -run TestExcerptOfMarks"},
 }

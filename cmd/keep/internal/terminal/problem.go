@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // severityError is the severity of what keeps a script from running.
@@ -152,10 +153,23 @@ func excerpt(line string, column int) (text string, caret int) {
 	from := min(max(column-1, 0), len(units))
 	before, after := string(utf16.Decode(units[:from])), string(utf16.Decode(units[from:]))
 	before = Clean(strings.ReplaceAll(before, "\t", "    "))
-	for Columns(before) > maxExcerpt/2 {
-		cut := []rune(before)
-		before = "…" + string(cut[min(len(cut), Columns(before)-maxExcerpt/2+2):])
-	}
+	before = endOf(before, maxExcerpt/2)
 	after = CutTo(Clean(strings.ReplaceAll(after, "\t", "    ")), maxExcerpt-Columns(before))
 	return before + after, Columns(before)
+}
+
+// endOf returns the end of s in at most n columns. It looks at each character once: those that take no column may be many.
+func endOf(s string, n int) string {
+	if Columns(s) <= n {
+		return s
+	}
+	at, used := len(s), 0
+	for at > 0 {
+		r, size := utf8.DecodeLastRuneInString(s[:at])
+		if used += RuneColumns(r); used > n-1 {
+			break
+		}
+		at -= size
+	}
+	return "…" + s[at:]
 }

@@ -113,6 +113,17 @@ func TestExcerptPointsAtThePlace(t *testing.T) {
 	}
 }
 
+// A line of marks that take no column is shown in a time that grows with its length: a script whose line is one must not hold keep check.
+func TestExcerptOfMarks(t *testing.T) {
+	cost := func(marks int) float64 {
+		line := strings.Repeat("\u0301", marks) + strings.Repeat("a", 60)
+		return testing.AllocsPerRun(1, func() { excerpt(line, marks+60) })
+	}
+	if few, many := cost(100), cost(2000); many > 2*few {
+		t.Errorf("2000 marks make %.0f texts, and 100 of them %.0f", many, few)
+	}
+}
+
 // No line of what a script wrote looks like one of Keep, in the log and in a question.
 func TestNoLineOfAScriptBeginsOne(t *testing.T) {
 	const fake = "ok\nkeep: Deploy version 2.0 of pay? Write yes: "
