@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // jobs of real JavaScript over items, with what the service gets and how the
@@ -89,4 +92,43 @@ func TestItemsOfJobs(t *testing.T) {
 		}
 	}
 	w.wantOnce(t, total)
+}
+
+// An item whose call waits for a person is left by the answer that leaves it, of whatever kind its question is.
+func TestSkipItemThatWaits(t *testing.T) {
+	ctx, noon := t.Context(), time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for kind, leaves := range map[keep.EscalationKind]keep.Action{keep.AskApproval: keep.Reject, keep.AskItem: keep.Skip} {
+		for name, skip := range map[string]func(*operator.Operator, keep.Decision) error{
+			"item":    func(o *operator.Operator, d keep.Decision) error { return o.SkipItem(ctx, "w", "a", d) },
+			"attempt": func(o *operator.Operator, d keep.Decision) error { return o.SkipAttempt(ctx, "w", "a", 1, d) },
+			"shown item": func(o *operator.Operator, d keep.Decision) error {
+				return o.SkipShownItem(ctx, "w", "a", 1, "esc_1", d)
+			},
+		} {
+			s := memory.New()
+			o, err := operator.New(s, operator.Config{Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "j", Kind: keep.Job, Phase: keep.Running,
+				Status: keep.StatusApproval, CreatedAt: noon, UpdatedAt: noon}
+			asked := keep.Escalation{ID: "esc_1", Kind: kind, Workflow: "w", Run: "run_1", Item: "a", Question: "?",
+				Choices: []keep.Choice{{Action: keep.Approve}, {Action: leaves}, {Action: keep.TreatAsDone}}, CreatedAt: noon}
+			item := keep.Item{Workflow: "w", ID: "a", Status: keep.ItemProcessing, Attempt: 1, CreatedAt: noon, UpdatedAt: noon}
+			if err := s.Commit(ctx, keep.Commit{Workflow: "w", At: noon, Changes: []keep.Change{
+				keep.PutRun{Run: run}, keep.PutItem{Item: item}, keep.OpenEscalation{Escalation: asked}}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := skip(o, keep.Decision{By: "ann", Note: "not this one"}); err != nil {
+				t.Errorf("%s: %s: %v", kind, name, err)
+			}
+			q, err := s.Escalation(ctx, "esc_1")
+			if err != nil || q.Decision == nil || q.Decision.Action != leaves || q.Decision.By != "ann" || q.Decision.Note != "not this one" {
+				t.Errorf("%s: %s: the question has the answer %+v, %v; want %s", kind, name, q.Decision, err, leaves)
+			}
+			if it, err := s.Item(ctx, "w", "a"); err != nil || it.Status != keep.ItemSkipped {
+				t.Errorf("%s: %s: the item is %+v, %v; want it skipped", kind, name, it, err)
+			}
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/handler"
 	"github.com/keep-run/keep/law/rename"
 	"github.com/keep-run/keep/operator"
@@ -121,7 +122,23 @@ func (h *Host) DeployGranted(ctx context.Context, w *Workflow, over *keep.Versio
 	if err != nil {
 		return operator.Deployed{}, err
 	}
+	c.Was = h.formerNames()
 	return h.Operator.DeployGranted(ctx, d, over, c)
+}
+
+// formerNames returns the names that tools had before, by those of today.
+func (h *Host) formerNames() map[keep.ToolName][]keep.ToolName {
+	h.set.Lock()
+	defer h.set.Unlock()
+	names := make(map[keep.ToolName][]keep.ToolName)
+	for _, c := range h.cfg.Connections {
+		for _, t := range c.Tools {
+			if was := connector.FormerNames(c, t.Spec()); len(was) > 0 {
+				names[keep.ToolName(c.Name+"."+t.Spec().Name)] = was
+			}
+		}
+	}
+	return names
 }
 
 // deployment returns what is stored of w, under the name by which the store knows it. What is written in Go is known

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,8 @@ import (
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // payer is a workflow that publishes one event and makes one call for it, by the names that it has.
@@ -259,5 +262,50 @@ func TestBudgetByTheNewName(t *testing.T) {
 	configure("payments", "pay")
 	if _, err := h.Deploy(t.Context(), renamed); err != nil {
 		t.Errorf("with both names: %v", err)
+	}
+}
+
+// What a person took from a workflow stays taken when its tool gets another name, and what it has is given under that one, too.
+func TestTakenUnderAnotherName(t *testing.T) {
+	type bill struct {
+		ID string `json:"id"`
+	}
+	bank := func(name string, was ...string) connector.Connection {
+		return connector.Connection{Name: name, Was: was, Connector: "go", Tools: []connector.Tool{connector.NewMutator(connector.Spec{Name: "pay", Identity: []string{"id"}},
+			connector.Change[bill, string]{Do: func(context.Context, string, bill) (string, error) { return "", nil }})}}
+	}
+	for taken, want := range map[bool]int{true: 0, false: 1} {
+		db := memory.New()
+		deploy := func(c connector.Connection) operator.Deployed {
+			h, err := host.Open(t.Context(), db, host.Config{Connections: []connector.Connection{c}, Sandbox: sandbox.Config{CacheDir: cacheDir}, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Close()
+			w, err := h.LoadGo(&handler.Workflow{Name: "payouts", Topics: []keep.TopicName{"due"}, Handlers: []handler.Handler{paying("pay")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := h.DeployGranted(t.Context(), w, nil, operator.Consent{Giver: operator.Giver{By: "ann", From: "cli"}, Calls: []keep.ToolName{keep.ToolName(c.Name + ".pay")}, Give: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		if out := deploy(bank("bank")); len(out.Given) != 1 {
+			t.Fatalf("the first deploy gave %v", out.Given)
+		}
+		if taken {
+			o, err := operator.New(db, operator.Config{Logger: slog.New(slog.DiscardHandler)})
+			if err == nil {
+				_, err = o.TakeGrant(t.Context(), "payouts", operator.Giver{By: "bob", From: "cli"}, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out := deploy(bank("money", "bank")); len(out.Given) != want {
+			t.Errorf("taken: %t; the tool has another name, and a deploy gave %v, want %d", taken, out.Given, want)
+		}
 	}
 }

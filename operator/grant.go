@@ -100,6 +100,10 @@ type Consent struct {
 	// Calls are the tools that the script calls, as far as that can be read.
 	Calls []keep.ToolName
 
+	// Was are the names that tools had before, by those of today: what was taken under one of them stays taken. Host.DeployGranted
+	// adds them.
+	Was map[keep.ToolName][]keep.ToolName
+
 	// Whole, if it is not nil, is all that the workflow may do, whatever it calls.
 	Whole []keep.GrantedTool
 
@@ -184,7 +188,7 @@ func (o *Operator) consent(ctx context.Context, w keep.Workflow, c *Consent, at 
 	default:
 		return out, nil
 	}
-	if lacking, err = o.neverTaken(ctx, w, lacking); err != nil || len(lacking) == 0 && now.N > 0 {
+	if lacking, err = o.neverTaken(ctx, w, now, lacking, c.Was); err != nil || len(lacking) == 0 && now.N > 0 {
 		return out, err
 	}
 	next.Tools = append(slices.Clone(now.Tools), granting(lacking)...)
@@ -200,15 +204,18 @@ func granting(tools []keep.ToolName) []keep.GrantedTool {
 	return out
 }
 
-// neverTaken returns those of the tools that no grant of the workflow ever allowed: the
-// others were taken away.
-func (o *Operator) neverTaken(ctx context.Context, w keep.Workflow, tools []keep.ToolName) ([]keep.ToolName, error) {
+// neverTaken returns those of the tools, which the grant that holds lacks, that no grant of the workflow ever allowed: the
+// others were taken away. What was allowed under a name that a tool had before was taken with it, unless the grant still has one.
+func (o *Operator) neverTaken(ctx context.Context, w keep.Workflow, now keep.Grant, tools []keep.ToolName, was map[keep.ToolName][]keep.ToolName) ([]keep.ToolName, error) {
 	if w.Granted == 0 || len(tools) == 0 {
 		return tools, nil
 	}
 	all, err := o.store.GrantsBefore(ctx, w.Name)
-	return slices.DeleteFunc(slices.Clone(tools), func(t keep.ToolName) bool {
+	ever := func(t keep.ToolName) bool {
 		return slices.ContainsFunc(all, func(g keep.Grant) bool { return g.Covers(t) })
+	}
+	return slices.DeleteFunc(slices.Clone(tools), func(t keep.ToolName) bool {
+		return ever(t) || slices.ContainsFunc(was[t], ever) && !slices.ContainsFunc(was[t], now.Covers)
 	}), err
 }
 

@@ -97,19 +97,22 @@ func (o *Operator) SkipShownItem(ctx context.Context, w keep.WorkflowName, id st
 	})
 }
 
-// leaveItem skips an item that check accepts, with the open question about it.
+// leaveItem skips an item that check accepts, with the answer to the open question about it that leaves it: of an approval, that is to reject it.
 func (o *Operator) leaveItem(ctx context.Context, w keep.WorkflowName, id string, d keep.Decision, check func(keep.Item, keep.EscalationID) error) error {
 	return o.changeItem(ctx, w, id, keep.Skip, func(it keep.Item) error {
 		d.Action = keep.Skip
 		q, err := o.itemQuestion(ctx, it)
 		if err == nil {
-			err = check(it, q)
+			err = check(it, q.ID)
 		}
 		if err != nil {
 			return err
 		}
-		if q != "" {
-			return o.Decide(ctx, q, d)
+		if q.ID != "" {
+			if !q.Allows(d.Action) && q.Allows(keep.Reject) {
+				d.Action = keep.Reject
+			}
+			return o.Decide(ctx, q.ID, d)
 		}
 		if err := o.inDoubt(ctx, it, d.Action); err != nil {
 			return err
@@ -169,26 +172,26 @@ func (o *Operator) decideItem(ctx context.Context, it keep.Item, d keep.Decision
 	if err != nil {
 		return err
 	}
-	if q == "" {
+	if q.ID == "" {
 		return &ItemError{it.ID, it.Status, d.Action, "its question is answered already"}
 	}
-	return o.Decide(ctx, q, d)
+	return o.Decide(ctx, q.ID, d)
 }
 
-// itemQuestion returns the open question about an item, empty if there is none.
-func (o *Operator) itemQuestion(ctx context.Context, it keep.Item) (keep.EscalationID, error) {
+// itemQuestion returns the open question about an item; zero: there is none.
+func (o *Operator) itemQuestion(ctx context.Context, it keep.Item) (keep.Escalation, error) {
 	for page := (keep.Page{Limit: keep.MaxPage}); ; {
 		qs, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, page)
 		if err != nil {
-			return "", err
+			return keep.Escalation{}, err
 		}
 		for _, q := range qs {
 			if q.Item == it.ID {
-				return q.ID, nil
+				return q, nil
 			}
 		}
 		if page.After = next; next == "" {
-			return "", nil
+			return keep.Escalation{}, nil
 		}
 	}
 }

@@ -266,6 +266,8 @@ var engineBreaks = []Break{
 	{"skip-of-an-item-is-stale", "explained", "operator/items.go",
 		`_, err := retryStale(ctx, func() (none struct{}, err error) {`, `_, err := func(_ context.Context, f func() (struct{}, error)) (struct{}, error) { return f() }(ctx, func() (none struct{}, err error) {`,
 		"./engine -run TestSkippedAsItsCallIsRecorded"},
+	{"item-that-waits-for-an-approval-is-not-left", "explained", "operator/items.go",
+		`d.Action = keep.Reject`, `_ = q`, "./host -run TestSkipItemThatWaits"},
 	{"reprocess-beside-a-call-in-doubt", "once", "operator/items.go",
 		`if lifecycle.Unknown(m.State) {`, `if lifecycle.Unknown(m.State) && action != keep.Reprocess {`, "./operator -run TestReprocessItemInDoubt"},
 	{"answered-item-waits-for-its-schedule", "explained", "operator/decide.go",

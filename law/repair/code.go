@@ -17,8 +17,9 @@ type line struct {
 
 // A block is what is within a bracket.
 type block struct {
-	in   *block
-	line int // that its bracket is in
+	in     *block
+	line   int  // that its bracket is in
+	braced bool // the bracket is {
 }
 
 // read returns the lines of a script without their remarks, and whether it is certain what is one. Where a remark begins is only known
@@ -58,7 +59,7 @@ func read(script string) (lines []line, certain bool) {
 		if t.Kind == javascript.Punct {
 			switch t.Text {
 			case "(", "[", "{", "${":
-				now = &block{now, len(lines)}
+				now = &block{now, len(lines), t.Text == "{"}
 			case ")", "]", "}":
 				if now != nil {
 					now = now.in

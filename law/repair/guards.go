@@ -16,6 +16,14 @@ var (
 	heads = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(^|[^\p{L}\p{N}_$.])((if|while|for|with|for await)\(.*\)|else|do)$|(=>|&&|\|\||\?)$`)
 	})
+	// answers is how a line begins a function whose result is a condition.
+	answers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.(filter|find|some|every)\b`) })
+	// returns is what ends a function.
+	returns = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\breturn\b`) })
+	// statement is how a line begins that gives something another value, or calls something.
+	statement = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile("^((?:await )?[\\p{L}\\p{N}_$.\\[\\]\"'`]+(?:\\(|\\+\\+|--|[-+*/%&|^]*=))(?:$|[^=>])|^((?:\\+\\+|--|delete ).*)")
+	})
 	// chain is a call, by what it is called.
 	chain = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`([\p{L}\p{N}_$]+)((?:\s*\??\.\s*[\p{L}\p{N}_$]+){0,2})\s*\(`)
@@ -31,30 +39,36 @@ func linesOf(script string) []line {
 
 // Ungoverned returns the conditions of a script that the next one does not have, or has behind
 // what they came before: lines that decide, in their order with the lines that reach outside and
-// are still there, or call the same. They must be in the blocks that they were in, since a brace that is
+// are still there, or call the same, and with what is done in their blocks. They must be in the blocks that they were in, since a brace that is
 // moved changes what a condition is for. Whether a condition matters may show only with an event that is not there
 // yet; so one that is changed counts as taken out, too. Names are as those of Reaches.
 func Ungoverned(was, is string, names ...string) []string {
 	c := comparison{was: linesOf(was), now: linesOf(is), same: make(map[*block]*block)}
 	c.wasHeads, c.nowHeads = headsOf(c.was), headsOf(c.now)
 	have := make(map[string]bool, len(c.now))
-	calls := make([]string, len(c.now))
+	calls, does := make([]string, len(c.now)), make([]string, len(c.now))
 	for i, l := range c.now {
-		calls[i] = l.calls(names)
+		calls[i], does[i] = l.calls(names), l.does()
 		have[l.bare], have[calls[i]] = true, true
 	}
 	var out []string
 	at := 0
 	for i, l := range c.was {
-		decisive, called := l.decides(), ""
+		decisive, called, done := c.decides(i), "", ""
 		if !decisive {
 			called = l.calls(names)
+			if c.depends(i) {
+				done = l.does()
+			}
 		}
-		if !decisive && !(l.reaches(names) > 0 && (have[l.bare] || called != "" && have[called])) {
+		if !decisive && done == "" && !(l.reaches(names) > 0 && (have[l.bare] || called != "" && have[called])) {
 			continue
 		}
+		alike := func(n int) bool {
+			return c.now[n].bare == l.bare || called != "" && calls[n] == called || done != "" && does[n] == done
+		}
 		next := at
-		for next < len(c.now) && !((c.now[next].bare == l.bare || called != "" && calls[next] == called) && c.governs(i, next)) {
+		for next < len(c.now) && !(alike(next) && c.governs(i, next)) {
 			next++
 		}
 		if next == len(c.now) {
@@ -68,6 +82,50 @@ func Ungoverned(was, is string, names ...string) []string {
 
 // decides reports whether a line says whether something happens.
 func (l line) decides() bool { return decides().MatchString(strings.ReplaceAll(l.text, "=>", "")) }
+
+// does returns how what a line does is told from what others do: that it ends the function, what it gives a value, or what it calls.
+// Empty: it does nothing by itself.
+func (l line) does() string {
+	if returns().MatchString(l.code) {
+		return "return"
+	}
+	if m := statement().FindStringSubmatch(l.bare); m != nil {
+		return m[1] + m[2]
+	}
+	return ""
+}
+
+// decides reports whether line i of the first script says whether something happens: by itself, since it is within the round
+// brackets of a line that does, since the line before is a condition that is not complete without it, or as what a filter returns.
+func (c comparison) decides(i int) bool {
+	l := c.was[i]
+	switch {
+	case c.isCondition(i), (line{text: c.wasHeads[i]}).decides():
+		return true
+	case l.in == nil || !returns().MatchString(l.code):
+		return false
+	}
+	return l.in.braced && answers().MatchString(c.was[l.in.line].text)
+}
+
+// isCondition reports whether line i of the first script decides, or is within the round brackets of one that does.
+func (c comparison) isCondition(i int) bool {
+	decisive := c.was[i].decides()
+	for b := c.was[i].in; b != nil && !b.braced && !decisive; b = b.in {
+		decisive = c.was[b.line].decides()
+	}
+	return decisive
+}
+
+// depends reports whether line i of the first script is in a block of a condition.
+func (c comparison) depends(i int) bool {
+	for b := c.was[i].in; b != nil; b = b.in {
+		if c.isCondition(b.line) {
+			return true
+		}
+	}
+	return false
+}
 
 // A comparison is one of two scripts.
 type comparison struct {
@@ -90,7 +148,7 @@ func (c comparison) governs(i, n int) bool {
 			}
 			break // and so are those around it
 		}
-		if l := c.was[a.line]; l.decides() && l.bare != c.now[b.line].bare {
+		if l := c.was[a.line]; c.isCondition(a.line) && l.bare != c.now[b.line].bare {
 			return false
 		}
 		pairs = append(pairs, [2]*block{a, b})

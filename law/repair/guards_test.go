@@ -160,6 +160,38 @@ func TestNamesThatReach(t *testing.T) {
 	}
 }
 
+// A condition whose block does not do any more what it did is none, and neither is one of which only the first line is still there.
+func TestWhatConditionsAreFor(t *testing.T) {
+	for name, other := range map[string][2]string{
+		"a return with a value":         {"f() {\nif (a) {\n  return null;\n}\nawait ctx.svc.pay({ b });\n}", "f() {\nif (a) {\n}\nawait ctx.svc.pay({ b });\n}"},
+		"a return in another block":     {"f() {\nif (a) {\n  return { c: [] };\n}\nawait ctx.svc.pay({ b });\n}", "f() {\nif (a) {\nif (d) {\n  return { c: [] };\n}\n}\nawait ctx.svc.pay({ b });\n}"},
+		"a return without braces":       {"if (a)\n  return null;\nawait ctx.svc.pay({ b });", "if (a)\n  c();\nawait ctx.svc.pay({ b });"},
+		"a value that is bounded":       {"if (a) {\n  b = 500;\n}\nawait ctx.svc.pay({ b });", "if (a) {\n}\nawait ctx.svc.pay({ b });"},
+		"a call":                        {"for (const a of b) {\n  check(a);\n}\nawait ctx.svc.pay({ b });", "for (const a of b) {\n}\nawait ctx.svc.pay({ b });"},
+		"a condition over lines":        {"if (\n  isBlocked(a)\n) {\n  return;\n}\nawait ctx.svc.pay({ b });", "if (\n  false\n) {\n  return;\n}\nawait ctx.svc.pay({ b });"},
+		"the second part of one":        {"const a = b &&\n  c;\nif (a) return;", "const a = b &&\n  d;\nif (a) return;"},
+		"the block of one over lines":   {"if (\n  a\n) {\n  return null;\n}\nawait ctx.svc.pay({ b });", "if (\n  a\n) {\n}\nawait ctx.svc.pay({ b });"},
+		"what a filter returns":         {"const a = b.filter((c) => {\n  return c.paid;\n});", "const a = b.filter((c) => {\n  return true;\n});"},
+		"what a filter returns, in one": {"const a = b.filter(\n  (c) => c.paid,\n);", "const a = b.filter(\n  (c) => true,\n);"},
+	} {
+		if got := repair.Ungoverned(other[0], other[1]); len(got) == 0 {
+			t.Errorf("%s: nothing, want a condition:\n%s", name, other[1])
+		}
+	}
+	for name, other := range map[string][2]string{
+		"another value":            {"for (const a of b) {\n  c += Number(a.d);\n  e.push({ f: a });\n  return { g: a };\n}", "for (const a of b) {\n  c += Number(a.h ?? a.d);\n  e.push({ f: a.i });\n  return { g: a.i };\n}"},
+		"a line more":              {"if (a) {\n  return null;\n}", "if (a) {\n  b();\n  return null;\n}"},
+		"what depends on nothing":  {"f() {\n  a = 1;\n  b();\n  return c;\n}", "f() {\n  return d;\n}"},
+		"what is declared in one":  {"if (a) {\n  const b = c.d;\n  return b;\n}", "if (a) {\n  const b = c.e;\n  return b;\n}"},
+		"an argument of a call":    {"const a = b(\n  c,\n);", "const a = b(\n  d,\n);"},
+		"what a map makes of each": {"const a = b.map((c) => {\n  return c.d;\n});", "const a = b.map((c) => {\n  return c.e;\n});"},
+	} {
+		if got := repair.Ungoverned(other[0], other[1]); len(got) > 0 {
+			t.Errorf("%s: %q, want nothing", name, got)
+		}
+	}
+}
+
 // What is done with ctx in the place of something else is new, however often ctx is named.
 func TestNewly(t *testing.T) {
 	for name, tt := range map[string]struct{ was, is, want string }{

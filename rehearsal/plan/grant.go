@@ -29,10 +29,13 @@ func (g Granted) check(m keep.Mutation, before []keep.ToolName) (Grant, string) 
 	if v.Ask {
 		asks = v.Why
 	}
-	switch given := func(t keep.GrantedTool) bool { return t.Matches(m.Tool) }; {
+	has := func(list []keep.GrantedTool, names ...keep.ToolName) bool {
+		return slices.ContainsFunc(list, func(t keep.GrantedTool) bool { return slices.ContainsFunc(names, t.Matches) })
+	}
+	switch taken := has(g.Ever, m.Tool) || has(g.Ever, before...) && !has(g.Tools, before...); {
 	case v.Allowed:
 		return Grant{Allowed: true}, asks
-	case !g.Whole && !slices.ContainsFunc(g.Tools, given) && !slices.ContainsFunc(g.Ever, given):
+	case !g.Whole && !has(g.Tools, m.Tool) && !taken:
 		reason := "it is not granted yet; keep run, or your own deploy of this script, gives it"
 		return Grant{Allowed: true, Reason: &reason}, ""
 	}
