@@ -78,9 +78,9 @@ func ParseSkipPlan(cursor string) (p SkipPlan, err error) {
 }
 
 // PlanSkip says what a skip of all pending inputs that match would do. It changes
-// nothing. The number is exact.
-func PlanSkip(ctx context.Context, s store.Inputs, w keep.WorkflowName, text string) (SkipPlan, error) {
-	p := SkipPlan{Workflow: w, Text: text, Made: time.Now().UTC().Truncate(time.Millisecond)} // as the times of stores
+// nothing. The number is exact. Now is the time by which what people decide is dated.
+func PlanSkip(ctx context.Context, s store.Inputs, w keep.WorkflowName, text string, now time.Time) (SkipPlan, error) {
+	p := SkipPlan{Workflow: w, Text: text, Made: now.UTC().Truncate(time.Millisecond)} // as the times of stores
 	if err := p.find(ctx, s); err != nil || p.Over() {
 		return p, err
 	}
@@ -215,7 +215,7 @@ func (s *Server) skipAll(ctx context.Context, in *struct {
 	var plan SkipPlan
 	var err error
 	if in.Body.Match != nil {
-		plan, err = PlanSkip(ctx, s.cfg.Store, in.Body.Match.Workflow, in.Body.Match.Text)
+		plan, err = PlanSkip(ctx, s.cfg.Store, in.Body.Match.Workflow, in.Body.Match.Text, s.cfg.Clock())
 	} else {
 		plan, err = ParseSkipPlan(in.Body.Cursor)
 	}

@@ -88,7 +88,7 @@ func TestSkipAllSurvivesEveryDeath(t *testing.T) {
 	for death := 1; ; death++ {
 		after := death%2 == 0
 		s := manyInputs(t, n)
-		plan, err := api.PlanSkip(t.Context(), s, "", "invoice")
+		plan, err := api.PlanSkip(t.Context(), s, "", "invoice", time.Now())
 		if err != nil || plan.Total != n {
 			t.Fatalf("PlanSkip = %+v, %v, want %d inputs", plan, err, n)
 		}
@@ -214,7 +214,7 @@ func TestSkipAllIsWhatWasCounted(t *testing.T) {
 			putInput(t, s, 4, "Invoice that came while it was counted")
 		}
 	}}
-	plan, err := api.PlanSkip(t.Context(), m, "", "invoice")
+	plan, err := api.PlanSkip(t.Context(), m, "", "invoice", time.Now())
 	if err != nil || plan.Total != 3 {
 		t.Fatalf("PlanSkip = %+v, %v", plan, err)
 	}
@@ -243,7 +243,7 @@ func TestSkipAllLeavesWhatWasDoneAgain(t *testing.T) {
 			keep.Reserve{Chain: run, Reservation: keep.Reservation{Topic: "t", IDs: []keep.MessageID{id}}}, keep.Finish{Chain: run, Status: keep.EventConsumed})
 	}
 	again("in_00000", noon.Add(time.Minute))
-	plan, err := api.PlanSkip(t.Context(), s, "", "invoice")
+	plan, err := api.PlanSkip(t.Context(), s, "", "invoice", time.Now())
 	if err != nil || plan.Total != 4 {
 		t.Fatalf("PlanSkip = %+v, %v, want those that are pending", plan, err)
 	}

@@ -161,7 +161,8 @@ type Config struct {
 	// Refusal returns what the store answered to the last commit, nil if it was taken. If nil, nothing is said of it.
 	Refusal func() *Refusal
 
-	// Clock tells what is late, and when a token ends. If nil, time.Now.
+	// Clock tells what is late, and when a token ends. It is the one by which the Actor dates what people decide: that of the
+	// database, where several hosts share one. If nil, time.Now.
 	Clock func() time.Time
 
 	// Heartbeat is the time between two signs of life on /events. If zero, 15

@@ -25,6 +25,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}{
 		"an input": {input, []func(*operator.Operator) error{
 			func(o *operator.Operator) error { _, err := o.SkipInput(ctx, "w", "in_1", of); return err },
+			func(o *operator.Operator) error { _, err := o.SkipInput(ctx, "w", "in_1", of); return err }, // is skipped
 			func(o *operator.Operator) error { _, err := o.UnskipInput(ctx, "w", "in_1", of); return err },
 			func(o *operator.Operator) error { _, err := o.SkipShownInput(ctx, "w", "in_1", 0, of); return err },
 			func(o *operator.Operator) error { _, err := o.UnskipShownInput(ctx, "w", "in_1", 0, of); return err },

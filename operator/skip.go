@@ -120,7 +120,11 @@ func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.I
 		if in.Status == keep.InputDone { // it stays done
 			return SkipResult{Finished: len(events)}, nil
 		}
-		res, _, err := o.skip(ctx, w, events, []keep.SkipInput{{Input: id}}, d)
+		inputs := []keep.SkipInput{{Input: id}}
+		if in.Status == keep.InputSkipped { // what came of it since is left, too
+			inputs = nil
+		}
+		res, _, err := o.skip(ctx, w, events, inputs, d)
 		return res, err
 	})
 }

@@ -35,7 +35,7 @@ func (s *site) bulkPreview(r *http.Request) (page, error) {
 	f.Status, f.After = keep.InputPending, ""
 	p := page{Title: "Skip all that match", Section: "inputs"}
 	d := bulkData{Filter: f}
-	if d.SkipPlan, err = api.PlanSkip(r.Context(), s.cfg.Store, f.Workflow, f.Text); err != nil {
+	if d.SkipPlan, err = api.PlanSkip(r.Context(), s.cfg.Store, f.Workflow, f.Text, s.cfg.Clock()); err != nil {
 		return p, err
 	}
 	if d.Rows, _, err = s.cfg.Store.Inputs(r.Context(), f.InputFilter, keep.Page{Limit: 10}); err != nil {

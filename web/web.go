@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/api/access"
@@ -23,6 +24,9 @@ type Config struct {
 
 	// Actor does what people decide. Required.
 	Actor api.Actor
+
+	// Clock is the one by which the Actor dates what people decide: that of the database, where several hosts share one. If nil, time.Now.
+	Clock func() time.Time
 
 	// Feed says when to read again. If nil, pages do not change until they are
 	// loaded again.
@@ -116,6 +120,9 @@ func New(cfg Config) (http.Handler, error) {
 		s.policy = *cfg.Policy
 	}
 	s.cfg.Version = cmp.Or(cfg.Version, "devel")
+	if cfg.Clock == nil {
+		s.cfg.Clock = time.Now
+	}
 	return s.handler(), nil
 }
 

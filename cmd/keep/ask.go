@@ -79,25 +79,26 @@ func (a *app) opening(r database.Role) client.Opener {
 		}
 		// Opened only by a decision that needs them; see there.
 		results := &configured{cfg: cfg, db: db}
-		o, err := a.operatorOf(ctx, cfg, db, r, results)
+		o, clock, err := a.operatorOf(ctx, cfg, db, r, results)
 		if err != nil {
 			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close())
 		}
-		return db, daemon.Actors{Actor: o, Replayer: results.replays(db, a.log)}, func() error { return errors.Join(results.close(), db.Close()) }, nil
+		return db, daemon.Actors{Actor: o, Clock: clock, Replayer: results.replays(db, a.log)}, func() error { return errors.Join(results.close(), db.Close()) }, nil
 	}
 }
 
-// operatorOf returns what records decisions in a database. On one that hosts share,
+// operatorOf returns what records decisions in a database, and the clock that dates them. On one that hosts share,
 // they count by its clock: that of this machine may be wrong. Who
 // only reads decides nothing, and does not ask for it.
-func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB, r database.Role, results operator.Results) (*operator.Operator, error) {
+func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB, r database.Role, results operator.Results) (*operator.Operator, func() time.Time, error) {
 	clock := lease.NewClock(a.Now)
 	if hosts, ok := db.(store.Leaser); ok && r != database.ToRead {
 		if err := clock.Read(ctx, hosts, ""); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return operator.New(db, operator.Config{Now: clock.Now, Results: results, Budgets: cfg.BudgetRules, Logger: a.log})
+	o, err := operator.New(db, operator.Config{Now: clock.Now, Results: results, Budgets: cfg.BudgetRules, Logger: a.log})
+	return o, clock.Now, err
 }
 
 // withStore opens the database of the project around the working directory in a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
@@ -28,6 +29,7 @@ type Actors struct {
 	api.Replayer // nil: no runs are gone through again
 
 	Ungrantable func(keep.GrantedTool) string // why a tool cannot be granted so; nil: all can
+	Clock       func() time.Time              // dates what people decide; nil: that of this machine does
 }
 
 // NewAPI returns the API of a database that no host of this process works on.
@@ -40,9 +42,12 @@ func (e Env) NewAPI(cfg *config.Config, db database.DB, by Actors, tokens store.
 func (e Env) newAPI(db database.DB, by Actors, tokens store.Access, changes *feed.Feed,
 	hooks func(context.Context) ([]api.Hook, error), budgets func() []budget.Rule, settings func() *api.Settings, refusal func() *api.Refusal, inGo func() []string) (*api.Server, error) {
 	hosts, _ := db.(store.Leaser)
+	if by.Clock == nil {
+		by.Clock = e.now
+	}
 	return api.New(api.Config{
 		Store: db, Actor: by.Actor, Deployer: by.Deployer, Replayer: by.Replayer, Changes: changes, Keys: database.Keys(db), Access: tokens, Hosts: hosts, Executors: executors(db, inGo), Hooks: hooks, Budgets: budgets, Settings: settings, Refusal: refusal, Accounts: by.Accounts, Ungrantable: by.Ungrantable,
-		Clock: e.now, Version: buildinfo.Read().Version, Logger: e.Log,
+		Clock: by.Clock, Version: buildinfo.Read().Version, Logger: e.Log,
 	})
 }
 

@@ -214,7 +214,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	}}
 	plans := &ScriptPlanner{Deployer: scripts, DB: v.DB, Now: s.env.now, Places: s.plans, Time: planTime}
 	accounts := ServedAccounts{v.Accounts, v.DB, v.config, s.env.now}
-	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays, scripts.Ungrantable}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Refusal, v.Host.InGo)
+	answers, err := s.env.newAPI(v.DB, Actors{v.Host, scripts, accounts, replays, scripts.Ungrantable, v.Host.Now}, s.store, v.Host.Changes(), s.hooks, v.Host.Budgets, v.Settings, v.Refusal, v.Host.InGo)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +222,7 @@ func (s *Server) offer(v *Session) (*api.Server, error) {
 	hosts, _ := v.DB.(store.Leaser)
 	pages, err := web.New(web.Config{
 		Hosts: hosts, Executors: executors(v.DB, v.Host.InGo),
-		Store: v.DB, Actor: v.Host, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
+		Store: v.DB, Actor: v.Host, Clock: v.Host.Now, Feed: v.Host.Changes(), Connections: v.conns, Keys: idempotency.NewKeys(keys),
 		Hooks: s.hooks, Budgets: v.Host.Budgets, Accounts: accounts, Replayer: replays, Deployer: scripts, Planner: plans, Connector: s.connects, Secrets: ServedSecrets{v}, Backups: s.backups, URL: s.base, Policy: &v.Project.Cfg.Policy, Settings: v.Settings, Refusal: v.Refusal, Access: s.store, Version: buildinfo.Read().Version, Logger: s.env.Log,
 	})
 	if err != nil {
