@@ -755,6 +755,8 @@ var keysBreaks = []Break{
 		`case strings.TrimSuffix(m.Issuer, "/") != strings.TrimSuffix(s.Issuer, "/"):`, `case false:`, "./host/account/oauth -run TestDiscover"},
 	{"token-of-a-resource-goes-elsewhere", "no-ambient-power", "cmd/keep/internal/config/account.go",
 		`if err == nil && c.Resource != ""`, `if err != nil && c.Resource != ""`, "./cmd/keep -run TestConnectServer$"},
+	{"pin-replaces-what-a-person-agreed-to", "no-ambient-power", "gateway/pins.go",
+		`changes = append(changes, keep.IfKV{Producer: pin.Pins(pin.Agreed, server), Key: t.name})`, ``, "./gateway -run TestAgreedMeanwhile"},
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
 	{"changed-tool-is-called", "no-ambient-power", "gateway/pins.go",
