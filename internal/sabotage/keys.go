@@ -728,7 +728,11 @@ var keysBreaks = []Break{
 	g.mu.Unlock()
 `, "./gateway -run TestDeliveredAsItIsStored"},
 	{"given-up-call-is-made-by-the-next-gateway", "once", "gateway/front.go",
-		`	p.giveUpOf(f.frame)`, `	_ = p.giveUpOf`, "./gateway -run TestFrontGivenUp"},
+		`f.cancels = p.giveUpOf(f.frame)`, `_ = p.giveUpOf`, "./gateway -run TestFrontGivenUp$"},
+	{"call-that-is-given-up-behind-it-is-made-by-the-next-gateway", "once", "gateway/front.go",
+		`if p.gaveUp[id] > 0 {`, `if p.gaveUp[id] < 0 {`, "./gateway -run TestFrontGivenUp$"},
+	{"call-given-up-between-gateways-is-made", "once", "gateway/front.go",
+		`make(chan agentFrame, maxAhead)`, `make(chan agentFrame)`, "./gateway -run TestFrontGivenUpBetween"},
 	{"agent-is-asked-about-the-call-of-another", "permitted", "gateway/listen.go",
 		`if f.server == server && f.x.s != all[0] {`, `if false && f.x.s != all[0] {`, "./gateway -run TestAskedAboutTheCallOfAnother"},
 	{"intents-that-are-cut-are-one", "nothing-lost", "gateway/exchange.go",
