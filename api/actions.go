@@ -273,7 +273,7 @@ func wouldSkip(events []keep.Event) Skipped {
 }
 
 // skipInputs skips the inputs that are named, or all that a filter selects: all
-// of them are found before the first is skipped.
+// of them are found before the first is skipped, and those that somebody takes up again meanwhile are left alone.
 func (s *Server) skipInputs(ctx context.Context, in *struct {
 	Body struct {
 		IDs   []keep.InputID `json:"ids,omitempty" maxItems:"1000"`
@@ -286,10 +286,15 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	}
 }) (Page[Skipped], error) {
 	var inputs []keep.Input
+	skip := s.cfg.Actor.SkipInput
 	switch {
 	case (len(in.Body.IDs) == 0) == (in.Body.Match == nil):
 		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "name either ids or a match")
 	case in.Body.Match != nil:
+		at := time.Now().UTC().Truncate(time.Millisecond) // as the times of stores
+		skip = func(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (operator.SkipResult, error) {
+			return s.cfg.Actor.SkipInputAsOf(ctx, w, id, at, d)
+		}
 		f := keep.InputFilter{Workflow: in.Body.Match.Workflow, Text: in.Body.Match.Text, Status: keep.InputPending}
 		found, more, err := s.matching(ctx, f)
 		if err != nil {
@@ -309,7 +314,10 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	}
 	results := make([]Skipped, 0, len(inputs))
 	for _, input := range inputs {
-		res, err := s.skipInput(ctx, input, in.Body.Note, in.Body.Preview)
+		res, err := s.skipInput(ctx, input, skip, in.Body.Note, in.Body.Preview)
+		if errors.Is(err, operator.ErrTakenUp) {
+			continue
+		}
 		if err != nil {
 			return Page[Skipped]{}, s.partly(ctx, len(results), err)
 		}
@@ -332,7 +340,7 @@ func (s *Server) matching(ctx context.Context, f keep.InputFilter) (found []keep
 }
 
 // skipInput skips one input, or says what that would do.
-func (s *Server) skipInput(ctx context.Context, input keep.Input, note string, preview bool) (Skipped, error) {
+func (s *Server) skipInput(ctx context.Context, input keep.Input, skip func(context.Context, keep.WorkflowName, keep.InputID, keep.Decision) (operator.SkipResult, error), note string, preview bool) (Skipped, error) {
 	var res Skipped
 	if preview {
 		res = wouldSkip(nil)
@@ -348,7 +356,7 @@ func (s *Server) skipInput(ctx context.Context, input keep.Input, note string, p
 			}
 		}
 	} else {
-		done, err := s.cfg.Actor.SkipInput(ctx, input.Workflow, input.ID, decision(ctx, keep.Skip, note))
+		done, err := skip(ctx, input.Workflow, input.ID, decision(ctx, keep.Skip, note))
 		if err != nil {
 			return res, err
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -259,6 +261,56 @@ func TestSkipAllLeavesWhatWasDoneAgain(t *testing.T) {
 			t.Errorf("%s is %s, %v, want %s", id, in.Status, err, want)
 		}
 	}
+}
+
+// A listing store has others at work after each list of inputs.
+type listing struct {
+	store.Reader
+	others func()
+}
+
+// Inputs implements store.Reader.
+func (l *listing) Inputs(ctx context.Context, f keep.InputFilter, p keep.Page) ([]keep.Input, string, error) {
+	list, next, err := l.Reader.Inputs(ctx, f, p)
+	l.others()
+	return list, next, err
+}
+
+// So it is of all that match in one request: what was done, and is done again by somebody, since they were found stays. Whoever names
+// inputs means these.
+func TestSkipOfAMatchLeavesWhatWasDoneAgain(t *testing.T) {
+	others := func() {}
+	w := newWorld(t, func(c *api.Config) {
+		c.Store = &listing{c.Store, func() { others() }}
+	})
+	for i := range 4 {
+		putInput(t, w.store, 3*i, "Zebra") // which have one event each
+	}
+	others = sync.OnceFunc(func() {
+		run := keep.RunID("run_zebra")
+		for at, changes := range [][]keep.Change{
+			{keep.PutRun{Run: keep.Run{ID: run, Chain: run, Workflow: "a", Handler: "h", Kind: keep.Consumer, Lane: keep.KeyLane("h", "zebra"), Phase: keep.Committed, Status: keep.StatusCommitted, Closed: true}},
+				keep.Reserve{Chain: run, Reservation: keep.Reservation{Topic: "t", IDs: []keep.MessageID{"in_00003"}}}, keep.Finish{Chain: run, Status: keep.EventConsumed}},
+			{keep.RedoEvents{Topic: "t", IDs: []keep.MessageID{"in_00003"}, Attempt: 1, Chain: run, By: "ann", From: "cli"}},
+		} {
+			if err := w.store.Commit(context.WithoutCancel(t.Context()), keep.Commit{Workflow: "a", At: time.Now().Add(time.Duration(at) * time.Millisecond), Changes: changes}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	a := w.ask("bob operator", "POST", api.Prefix+"/inputs/skip", `{"match": {"q": "zebra"}}`)
+	if got := decode[api.Page[api.Skipped]](t, a); len(got.Items) != 3 {
+		t.Errorf("%d inputs were skipped, want the three that nobody took up: %s", len(got.Items), a.Body)
+	}
+	status := func(want keep.InputStatus) {
+		t.Helper()
+		if in, err := w.store.Input(t.Context(), "in_00003"); err != nil || in.Status != want {
+			t.Errorf("what was done again is %s, %v, want %s", in.Status, err, want)
+		}
+	}
+	status(keep.InputPending)
+	w.ask("bob operator", "POST", api.Prefix+"/inputs/skip", `{"ids": ["in_00003"]}`).want(t, 200)
+	status(keep.InputSkipped)
 }
 
 // ann decides.

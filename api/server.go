@@ -55,8 +55,9 @@ type Skipper interface {
 	UnskipEvents(ctx context.Context, w keep.WorkflowName, t keep.TopicName, ids []keep.MessageID, d keep.Decision) (operator.UnskipResult, error)
 }
 
-// A ShownSkipper leaves inputs and events undone, and undoes that, as they were shown.
+// A ShownSkipper leaves inputs and events undone, and undoes that, as they were shown, or were at a time.
 type ShownSkipper interface {
+	SkipInputAsOf(ctx context.Context, w keep.WorkflowName, id keep.InputID, at time.Time, d keep.Decision) (operator.SkipResult, error)
 	SkipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int, d keep.Decision) (operator.SkipResult, error)
 	UnskipShownInput(ctx context.Context, w keep.WorkflowName, id keep.InputID, redone int, d keep.Decision) (operator.UnskipResult, error)
 	SkipEventAttempt(ctx context.Context, w keep.WorkflowName, t keep.TopicName, id keep.MessageID, attempt int, d keep.Decision) (operator.SkipResult, error)

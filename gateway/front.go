@@ -36,10 +36,14 @@ type Front struct {
 // maxMade is how often a request is made: one whose gateway ends each time may be what ends it (law: bounded).
 const maxMade = 5
 
+// maxAhead is how many frames of the agent are read before they can be passed on (law: bounded): where there is no gateway just now, one of
+// them may give up what the next one would be asked for.
+const maxAhead = 16
+
 // Serve serves the agent until the end of in or of ctx, and returns nil then. An error says that there is no
 // gateway any more; requests without an answer were told so.
 func (f Front) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	p := &pump{log: cmp.Or(f.Logger, slog.Default()), out: out, writing: make(chan struct{}, 1), frames: make(chan agentFrame), watches: make(map[string]json.RawMessage)}
+	p := &pump{log: cmp.Or(f.Logger, slog.Default()), out: out, writing: make(chan struct{}, 1), frames: make(chan agentFrame, maxAhead), watches: make(map[string]json.RawMessage), gaveUp: make(map[string]int)}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	go func() { // ends with in, or with the process
@@ -72,12 +76,13 @@ type pump struct {
 
 	writing chan struct{} // holds a token while a frame is written to the agent
 
-	mu      sync.Mutex      // protects the next five
+	mu      sync.Mutex      // protects the next six
 	link    int             // which one it is, from 1
 	wrote   int64           // how many frames of the link are with the agent
 	pending []*pendingFrame // in their order
 	own     string          // the id of a request that is not the agent's; empty: there is none
 	greeted chan struct{}   // gets a token when that was answered
+	gaveUp  map[string]int  // how many frames that are read, and not passed on yet, cancel a request, by its id
 
 	hello, level json.RawMessage            // params of the agent's handshake, and of logging/setLevel; nil: there were none
 	watches      map[string]json.RawMessage // params of resources/subscribe, by URI
@@ -86,9 +91,10 @@ type pump struct {
 // An agentFrame is a frame of the agent, with the link at which it came and how many frames of that were
 // written before.
 type agentFrame struct {
-	frame []byte
-	link  int
-	read  int64
+	frame   []byte
+	link    int
+	read    int64
+	cancels []string // ids of requests
 }
 
 // A pendingFrame has requests without an answer.
@@ -118,6 +124,7 @@ func (p *pump) read(ctx context.Context, r *mcp.Reader) {
 			continue
 		}
 		f := agentFrame{frame: bytes.Clone(frame)}
+		f.cancels = p.giveUpOf(f.frame)
 		select { // an answer that is being written, the agent may have read
 		case p.writing <- struct{}{}:
 			p.mu.Lock()
@@ -214,30 +221,56 @@ func (p *pump) forward(link Link, f agentFrame) {
 	if f.link != p.link {
 		f.read = 0
 	}
-	if ids := p.note(f.frame); len(ids) > 0 {
-		p.mu.Lock()
-		p.pending = append(p.pending, &pendingFrame{frame: f.frame, ids: ids, made: 1})
-		p.mu.Unlock()
+	ids := p.note(f.frame)
+	if len(ids) > 0 {
+		p.await(&pendingFrame{frame: f.frame, ids: ids, made: 1})
 	}
-	p.giveUpOf(f.frame)
+	p.mu.Lock()
+	for _, id := range f.cancels {
+		if p.gaveUp[id]--; p.gaveUp[id] == 0 {
+			delete(p.gaveUp, id)
+		}
+	}
+	p.mu.Unlock()
 	_, _ = link.Write(lineOf(f.read, f.frame))
 }
 
-// giveUpOf notes which requests a frame cancels.
-func (p *pump) giveUpOf(frame []byte) {
+// await notes that a frame has requests without an answer.
+func (p *pump) await(f *pendingFrame) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = append(p.pending, f)
+	p.mark(f)
+}
+
+// mark notes which requests of a frame were cancelled by what is read and not passed on yet; mu is held.
+func (p *pump) mark(f *pendingFrame) {
+	for _, id := range f.ids {
+		if p.gaveUp[id] > 0 {
+			f.givenUp = append(f.givenUp, id)
+		}
+	}
+}
+
+// giveUpOf notes which requests a frame cancels, and returns their ids. It is called when the frame is read: what it cancels may be made again
+// before the frame is passed on.
+func (p *pump) giveUpOf(frame []byte) (ids []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, m := range messagesOf(frame) {
 		id := cancelledBy(m)
 		if id == "" {
 			continue
 		}
-		p.mu.Lock()
+		ids = append(ids, id)
+		p.gaveUp[id]++
 		for _, f := range p.pending {
 			if slices.Contains(f.ids, id) {
 				f.givenUp = append(f.givenUp, id)
 			}
 		}
-		p.mu.Unlock()
 	}
+	return ids
 }
 
 // lineOf is a frame as it goes to a gateway.
@@ -350,6 +383,9 @@ func (p *pump) again(ctx context.Context, link Link, broken <-chan struct{}) boo
 		}
 	}
 	for _, f := range p.take() {
+		p.mu.Lock()
+		p.mark(f)
+		p.mu.Unlock()
 		if !p.keeps(f) {
 			continue
 		}
@@ -358,9 +394,7 @@ func (p *pump) again(ctx context.Context, link Link, broken <-chan struct{}) boo
 			continue
 		}
 		f.made++
-		p.mu.Lock()
-		p.pending = append(p.pending, f)
-		p.mu.Unlock()
+		p.await(f)
 		_, _ = link.Write(lineOf(0, f.frame))
 	}
 	return true

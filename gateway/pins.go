@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -246,9 +247,22 @@ func usable(log *slog.Logger, server string, infos []mcp.ToolInfo) []toolEntry {
 	return tools
 }
 
+// maxCompared is how often a list is compared while others agree to its tools (law: bounded).
+const maxCompared = 10
+
 // compare returns the tools of a list with their states. What it pins, what it stops and what it asks a
 // person is on disk before any agent sees the list.
-func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry) ([]toolEntry, error) {
+func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry) (out []toolEntry, err error) {
+	for range maxCompared {
+		if out, err = g.compareOnce(ctx, server, tools); !errors.Is(err, keep.ErrStale) {
+			break
+		}
+	}
+	return out, err
+}
+
+// compareOnce is compare, or keep.ErrStale if somebody else, such as another gateway, agreed to one of the tools since it looked.
+func (g *Gateway) compareOnce(ctx context.Context, server string, tools []toolEntry) ([]toolEntry, error) {
 	p, err := readPins(ctx, g.store, server)
 	if err != nil {
 		return nil, err
@@ -262,6 +276,7 @@ func (g *Gateway) compare(ctx context.Context, server string, tools []toolEntry)
 		out[i].state = pin.Decide(p.agreed[t.name], &is, room > 0)
 		if out[i].state == pin.Take {
 			room--
+			changes = append(changes, keep.IfKV{Producer: pin.Pins(pin.Agreed, server), Key: t.name})
 			changes = append(changes, pin.Put(pin.Agreed, server, t.name, is)...)
 			out[i].state = pin.Pinned
 		}

@@ -3,10 +3,13 @@
 package gateway_test
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +64,35 @@ func pins(t *testing.T, dir string, db *sqlite.DB) map[keep.ToolName]gateway.Too
 		out[p.Tool] = p
 	}
 	return out
+}
+
+// What a person, or another gateway on the same database, agrees to while a gateway sees a tool for the first time is not replaced by what
+// this one sees. Law: no-ambient-power.
+func TestAgreedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	meanwhile := func() {}
+	d := open(t, s, func(cfg *gateway.Config) {
+		cfg.Trace = func(_ keep.WorkflowName, p engine.Point) {
+			if p == gateway.BeforePin {
+				meanwhile()
+			}
+		}
+	})
+	agreed := pin.Of(json.RawMessage(createChanged), time.Now())
+	agreed.By = "ann"
+	meanwhile = sync.OnceFunc(func() {
+		if err := d.db.Commit(context.WithoutCancel(t.Context()), keep.Commit{Workflow: engine.DirectWorkflow, At: time.Now(), Changes: pin.Put(pin.Agreed, "notes", "create", agreed)}); err != nil {
+			t.Error(err)
+		}
+	})
+	if r := d.make("x"); !r.Result.IsError || !strings.Contains(r.text(), "its server changed it since it was agreed to") || effects(t, s.Dir, "x") != 0 {
+		t.Errorf("%d effects, %s", effects(t, s.Dir, "x"), r.raw)
+	}
+	if p := pins(t, s.Dir, d.db); p["notes.create"].Agreed == nil || p["notes.create"].Agreed.Hash != agreed.Hash || p["notes.list"].State != pin.Pinned {
+		t.Errorf("what ann agreed to is not what holds: %+v", p)
+	}
+	d.question(keep.AskToolChanged)
 }
 
 // A server that changes a tool, with or without a word, is stopped for that tool until a person

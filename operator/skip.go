@@ -84,6 +84,21 @@ func (o *Operator) SkipShownInput(ctx context.Context, w keep.WorkflowName, id k
 	return o.skipInput(ctx, w, id, d, asShown(redone))
 }
 
+// ErrTakenUp is returned where somebody had something of an input done again, or undid a skip of it, since it was decided to leave it.
+var ErrTakenUp = errors.New("somebody took it up again since")
+
+// SkipInputAsOf is SkipInput of an input of which nothing was done again at that time or later, nor taken up again after a skip, else
+// ErrTakenUp: who leaves what was there then does not leave what somebody else wanted since.
+func (o *Operator) SkipInputAsOf(ctx context.Context, w keep.WorkflowName, id keep.InputID, at time.Time, d keep.Decision) (SkipResult, error) {
+	return o.skipInput(ctx, w, id, d, func(events []keep.Event) error {
+		taken, err := o.takenUpSince(ctx, keep.Input{Workflow: w, ID: id}, events, at)
+		if err == nil && taken {
+			err = fmt.Errorf("input %s: %w", id, ErrTakenUp)
+		}
+		return err
+	})
+}
+
 // Redone is how often events were done again, all together.
 func Redone(events []keep.Event) (n int) {
 	for _, ev := range events {

@@ -2,6 +2,7 @@ package hook_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/keep-run/keep/api/hook"
@@ -19,6 +20,30 @@ func TestIDThatIsSigned(t *testing.T) {
 		}
 		if a := w.send("POST", "gh", name, header...); a.status != http.StatusOK {
 			t.Errorf("%v: %d %s", header, a.status, a.body)
+		}
+	}
+	if events := w.events(); len(events) != 2 {
+		t.Errorf("%d events of two signed bodies: %+v", len(events), events)
+	}
+}
+
+// Stripe and Slack sign the body that their id is in, and not the header that says how it is to be read: fields that a text within it would have
+// as a form are none.
+func TestFieldsThatWereNotSigned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, hook.Config{Name: "pay", Verify: hook.Stripe, Secrets: []string{"s"}}, hook.Config{Name: "chat", Verify: hook.Slack, Secrets: []string{"s"}})
+	for name, body := range map[string]string{
+		"pay":  `{"id":"evt_1","type":"charge.failed","data":{"description":"x&id=evt_2&type=charge.succeeded&y="}}`,
+		"chat": `{"event_id":"Ev1","event":{"name":"x&event_id=Ev2&y="}}`,
+	} {
+		header := stripe("s", noon, body)
+		if name == "chat" {
+			header = slack("s", noon, body)
+		}
+		for media, want := range map[string]int{"application/json": http.StatusOK, "application/x-www-form-urlencoded": http.StatusBadRequest} {
+			if a := w.send("POST", name, body, append(slices.Clone(header), "Content-Type", media)...); a.status != want {
+				t.Errorf("%s as %s: %d %s, want %d", name, media, a.status, a.body, want)
+			}
 		}
 	}
 	if events := w.events(); len(events) != 2 {

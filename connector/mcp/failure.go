@@ -115,6 +115,8 @@ func Classify(tool string, ans Message, err error) *keep.Failure {
 func ofStatus(s *StatusError) *keep.Failure {
 	class, refused := refusing[s.Status]
 	switch {
+	case s.over:
+		class = keep.ClassTransient
 	case s.unread:
 		class = keep.ClassLogic
 	case !refused:

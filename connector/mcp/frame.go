@@ -37,6 +37,7 @@ func (e *RPCError) Error() string { return keep.OneLine(e.Message) }
 // A TooLargeError is returned for a frame over the limit. Its rest was read and discarded.
 type TooLargeError struct {
 	ID    json.RawMessage // of the frame; nil: it has none, or it was not found
+	Asks  bool            // it has a method: it is no answer, whatever its id
 	Limit int
 
 	list bool // it is a list, in pages that are too large in all
@@ -83,7 +84,7 @@ func (r *Reader) Next() ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case ids != nil:
-			return nil, &TooLargeError{ID: ids.id(), Limit: r.limit}
+			return nil, &TooLargeError{ID: ids.id(), Asks: ids.asks, Limit: r.limit}
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
 			return line, nil
@@ -91,13 +92,14 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
-// An idScanner finds the id of a frame that is read in parts, and keeps nothing else.
+// An idScanner finds the id of a frame that is read in parts, and whether it has a method. It keeps nothing else.
 type idScanner struct {
 	depth          int
 	inText, escape bool
 	key            bool // the text under way is a key of the outermost object
 	want           bool // the next value is the id
 	value          bool // the colon was read
+	asks           bool // there is a method
 	text           []byte
 	found          []byte
 }
@@ -107,9 +109,6 @@ const maxID = 256
 // scan reads the next part.
 func (s *idScanner) scan(part []byte) {
 	for _, c := range part {
-		if s.found != nil && !s.want {
-			return
-		}
 		s.step(c)
 	}
 }
@@ -157,7 +156,8 @@ func (s *idScanner) endText() {
 	case s.want:
 		s.found, s.want = bytes.Clone(s.text), false
 	case !s.value:
-		s.want = string(s.text) == `"id"`
+		s.want = s.found == nil && string(s.text) == `"id"`
+		s.asks = s.asks || string(s.text) == `"method"`
 		s.text = s.text[:0]
 	}
 }

@@ -97,6 +97,7 @@ type StatusError struct {
 	generation int64    // of that account
 	renewed    bool     // there is another credential now
 	unread     bool     // the server did not read which tool is called
+	over       bool     // the server does not know the session any more; the next call begins another one
 	retryAfter time.Duration
 }
 
@@ -170,13 +171,15 @@ func (h *httpLink) exchange(ctx context.Context, r request, id json.RawMessage, 
 			return m, err
 		}
 	}
-	if resp.StatusCode == http.StatusNotFound || unread {
+	over := resp.StatusCode == http.StatusNotFound || unread
+	if over {
 		h.mu.Lock()
 		h.gone = true // the session is over; the next call begins another
 		h.mu.Unlock()
 	}
 	e := h.refused(ctx, resp, credential)
 	e.unread = unread
+	e.over = over && h.inSession()
 	if m.Error != nil {
 		e.said = keep.OneLine(shorten(m.Error.Message, 2000))
 	}

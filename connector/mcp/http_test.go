@@ -203,8 +203,8 @@ func TestRefusedByStatus(t *testing.T) {
 		{401, failed(-32001), keep.ClassTransient, "http-401", same, 1}, // since there is another token
 		{401, failed(-32600), keep.ClassTransient, "http-401", same, 1},
 		{403, failed(-32003), keep.ClassPermission, "http-403", same, 0},
-		{404, failed(-32001), keep.ClassLogic, "http-404", another, 0},
-		{404, failed(-32600), keep.ClassLogic, "http-404", another, 0},
+		{404, failed(-32001), keep.ClassTransient, "http-404", another, 0}, // of a session that is over: a server that was restarted knows none
+		{404, failed(-32600), keep.ClassTransient, "http-404", another, 0},
 		{404, failed(-32001), keep.ClassLogic, "http-404", outside, 0},
 		{404, failed(-32601), keep.ClassUnknown, "mcp-32601", outside, 0},
 		{413, failed(-32000), keep.ClassLogic, "http-413", same, 0},
@@ -225,7 +225,7 @@ func TestRefusedByStatus(t *testing.T) {
 		{500, failed(-32602), keep.ClassUnknown, "mcp-32602", same, 0},
 		{400, `"x":1`, keep.ClassUnknown, "no-answer", same, 0},
 		{400, `"id":null,"error":{"code":-32000,"message":"no"}`, keep.ClassUnknown, "http-400", same, 0},
-		{400, `"id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided, no"}`, keep.ClassLogic, "http-400", another, 0}, // as SDKs' transports say it
+		{400, `"id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided, no"}`, keep.ClassTransient, "http-400", another, 0}, // as SDKs' transports say it
 		{422, `"id":null,"error":{"code":-32000,"message":"Bad Request: no"}`, keep.ClassUnknown, "http-422", same, 0},
 		{429, `"x":1`, keep.ClassTransient, "http-429", same, 0},
 		{403, `"result":{"content":[],"isError":true}`, keep.ClassUnknown, mcp.CodeToolError, same, 0}, // a tool said it

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,6 +93,88 @@ func TestCallOfAProcessAfterItsTime(t *testing.T) {
 	}
 	if line := <-read; line != "" {
 		t.Errorf("the process was sent %s", line)
+	}
+}
+
+// A call whose time is over does not wait for a connection that another one makes: that nothing was sent is known at once, and not after
+// the host gave up waiting, when the call is in doubt.
+func TestCallBesideAConnectionThatIsMade(t *testing.T) {
+	t.Parallel()
+	asked, hold := make(chan struct{}, 4), make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m Message
+		if json.NewDecoder(r.Body).Decode(&m) != nil {
+			return
+		}
+		if m.Method == "initialize" {
+			asked <- struct{}{}
+			<-hold
+		}
+		handshake(w, m)
+	}))
+	t.Cleanup(srv.Close)
+	s := NewServer(ServerConfig{Name: "desk", URL: srv.URL})
+	t.Cleanup(func() { s.Close() })
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := s.Info(t.Context())
+		first <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("its time is over")
+	cancel(over)
+	go func() {
+		_, err := s.Call(ctx, "tools/call", json.RawMessage(`{"name":"add"}`))
+		second <- err
+	}()
+	select {
+	case err := <-second:
+		if _, unsent := errors.AsType[*UnsentError](err); !unsent || !errors.Is(err, over) {
+			t.Errorf("%v, want that nothing was sent since its time is over", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for the connection that another call makes")
+	}
+	close(hold)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// A request of a server that is too large to be read is refused, also if it has the id of a call that is out: the answer to that one comes
+// later. Law doubt-is-not-failure.
+func TestRequestThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 2<<10)
+	for name, asks := range map[string]string{
+		"its id first": `{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"id":7,"x":"` + long + `"}}`,
+		"its id last":  `{"jsonrpc":"2.0","params":{"method":"x","x":"` + long + `"},"method":"roots/list","id":1}`,
+	} {
+		fromUs, in := io.Pipe()
+		fromServer, out := io.Pipe()
+		p := &process{cfg: ServerConfig{Logger: slog.New(slog.DiscardHandler), hide: new(redact.Hider), MessageLimit: 1 << 10}, in: in,
+			waiting: make(map[int64]chan Message), over: make(chan struct{}), writing: make(chan struct{}, 1), asking: make(chan struct{}, maxAsking)}
+		go func() { p.end(p.read(fromServer)) }()
+		refused := make(chan string, 1)
+		go func() {
+			frames := NewReader(fromUs, 1<<10)
+			_, _ = frames.Next() // the call
+			fmt.Fprintln(out, asks)
+			answer, _ := frames.Next()
+			refused <- string(answer)
+			fmt.Fprintln(out, `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		}()
+		ans, err := p.call(t.Context(), request{method: "tools/call"})
+		if err != nil || string(ans.Result) != `{"content":[]}` {
+			t.Errorf("%s: the call has %s, %v; want its answer", name, ans.Result, err)
+		}
+		in.Close()
+		if answer := <-refused; !strings.Contains(answer, `"id":1,"error":{"code":-32600,`) {
+			t.Errorf("%s: the server was answered %q", name, answer)
+		}
+		fromUs.Close()
+		out.Close()
 	}
 }
 

@@ -124,9 +124,9 @@ func (c *connection) modern() bool { return c.info.Version == Modern }
 
 // A slot has the connection for clients that can do the same.
 type slot struct {
-	mu   sync.Mutex  // protects all below, and is held while a connection is made
-	conn *connection // nil: none
-	had  bool        // there was one
+	making chan struct{} // holds a token while a connection is made or looked at; it protects the next two
+	conn   *connection   // nil: none
+	had    bool          // there was one
 
 	subscriptions // protected by the mutex of Server
 }
@@ -195,12 +195,12 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	for _, sl := range slots {
-		sl.mu.Lock()
+		sl.making <- struct{}{}
 		if sl.conn != nil {
 			sl.conn.close()
 			sl.conn = nil
 		}
-		sl.mu.Unlock()
+		<-sl.making
 	}
 	s.watches.Wait()
 	return nil
@@ -304,7 +304,7 @@ func (s *Server) slot(c *Client) (*slot, error) {
 		return nil, errors.New("it was closed")
 	}
 	if s.slots[key] == nil {
-		s.slots[key] = &slot{subscriptions: subscriptions{took: make(map[string]bool), unwanted: make(map[string]struct{})}}
+		s.slots[key] = &slot{making: make(chan struct{}, 1), subscriptions: subscriptions{took: make(map[string]bool), unwanted: make(map[string]struct{})}}
 	}
 	return s.slots[key], nil
 }
@@ -317,8 +317,12 @@ func (s *Server) connect(ctx context.Context) (_ *connection, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sl.mu.Lock()
-	defer sl.mu.Unlock()
+	select { // one that is being made may take longer than the caller has
+	case sl.making <- struct{}{}:
+		defer func() { <-sl.making }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	if sl.conn != nil && !sl.conn.dead() {
 		return sl.conn, nil
 	}

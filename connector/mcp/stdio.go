@@ -92,7 +92,7 @@ func (p *process) read(out io.Reader) error {
 	for {
 		line, err := frames.Next()
 		if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
-			p.deliver(Message{ID: tooLarge.ID, Error: &RPCError{codeTooLarge, tooLarge.Error(), nil}})
+			p.discarded(tooLarge)
 			continue
 		}
 		if err != nil {
@@ -110,21 +110,48 @@ func (p *process) read(out io.Reader) error {
 // codeTooLarge marks an answer that was too large to be read: no server uses it.
 const codeTooLarge = -1
 
+// discarded handles a message that was too large to be read. The ids of the server's own requests are of its choice, and may be those of ours.
+func (p *process) discarded(e *TooLargeError) {
+	switch {
+	case !e.Asks:
+		p.deliver(Message{ID: e.ID, Error: &RPCError{codeTooLarge, e.Error(), nil}})
+	case e.ID != nil:
+		p.beside(func(ctx context.Context) {
+			p.send(ctx, Message{Version: "2.0", ID: e.ID, Error: &RPCError{-32600, e.Error(), nil}})
+		})
+	}
+}
+
+// beside calls f, which answers a request of the server, with a context that ends with the process. It must not keep answers from being read,
+// unless the server asks more than it takes answers to: those that people give do not fill the places, of which a client has half.
+func (p *process) beside(f func(context.Context)) {
+	select {
+	case p.asking <- struct{}{}:
+	case <-p.over:
+		return
+	}
+	p.loops.Go(func() {
+		defer func() { <-p.asking }()
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		stop := make(chan struct{})
+		defer close(stop)
+		p.loops.Go(func() {
+			select {
+			case <-p.over:
+				cancel()
+			case <-stop:
+			}
+		})
+		f(ctx)
+	})
+}
+
 // take handles a message of the server.
 func (p *process) take(m Message) {
 	switch {
 	case m.Method != "" && m.ID != nil:
-		// It must not keep answers from being read, unless the server asks more than it takes answers to: those that people
-		// give do not fill the places, of which a client has half.
-		select {
-		case p.asking <- struct{}{}:
-		case <-p.over:
-			return
-		}
-		p.loops.Go(func() {
-			defer func() { <-p.asking }()
-			p.answer(m)
-		})
+		p.beside(func(ctx context.Context) { p.send(ctx, answerTo(ctx, m, p.cfg.Asked)) })
 	case m.Method != "":
 		if p.cfg.Notified != nil {
 			p.cfg.Notified(m)
@@ -134,20 +161,8 @@ func (p *process) take(m Message) {
 	}
 }
 
-// answer answers a request of the server.
-func (p *process) answer(m Message) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	p.loops.Go(func() {
-		select {
-		case <-p.over:
-			cancel()
-		case <-stop:
-		}
-	})
-	ans := answerTo(ctx, m, p.cfg.Asked)
+// send writes the answer to a request of the server.
+func (p *process) send(ctx context.Context, ans Message) {
 	ctx, late := context.WithTimeout(ctx, answerTime)
 	defer late()
 	_, _ = p.write(ctx, ans)

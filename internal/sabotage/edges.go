@@ -258,6 +258,18 @@ var edgesBreaks = []Break{
 		`client, req = h.single, req.WithContext(ontime.WithEnd(ctx))`, `client, req, _ = h.single, req.WithContext(ctx), ontime.WithEnd`, "./connector/mcp -run TestCallAfterItsTime"},
 	{"mcp-process-is-called-after-its-time", "once", "connector/mcp/stdio.go",
 		`if ontime.Over(ctx) {`, `if false && ontime.Over(ctx) {`, "./connector/mcp -run TestCallOfAProcessAfterItsTime"},
+	{"mcp-call-waits-for-the-connection-of-another", "doubt-is-not-failure", "connector/mcp/server.go",
+		`	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if sl.conn`, `	case <-context.Background().Done():
+		return nil, context.Cause(ctx)
+	}
+	if sl.conn`, "./connector/mcp -run TestCallBesideAConnectionThatIsMade"},
+	{"mcp-request-that-is-too-large-is-an-answer", "doubt-is-not-failure", "connector/mcp/stdio.go",
+		`case !e.Asks:`, `case !e.Asks || e.ID != nil:`, "./connector/mcp -run TestRequestThatIsTooLarge"},
+	{"mcp-session-that-is-over-is-a-mistake", "nothing-lost", "connector/mcp/failure.go",
+		`case s.over:`, `case false && s.over:`, "./connector/mcp -run TestRefusedByStatus"},
 	{"mcp-call-that-needed-more-was-not-begun", "doubt-is-not-failure", "connector/mcp/client.go",
 		`if err != nil && round > 0 && `, `if err != nil && round < 0 && `, "./connector/mcp -run TestCallThatNeededMore"},
 	{"mcp-result-beside-an-error-is-a-refusal", "doubt-is-not-failure", "connector/mcp/failure.go",

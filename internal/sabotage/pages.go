@@ -4,6 +4,8 @@ package main
 var pageBreaks = []Break{
 	{"id-of-what-was-not-signed", "once", "api/hook/message.go",
 		`sha256.Sum256(body)`, `sha256.Sum256(payload)`, "./api/hook -run TestIDThatIsSigned"},
+	{"fields-that-nobody-signed", "once", "api/hook/message.go",
+		`if media == formType && json.Valid(body) {`, `if media == formType && !json.Valid(body) {`, "./api/hook -run TestFieldsThatWereNotSigned"},
 	{"hook-answers-what-was-not-stored", "nothing-lost", "api/hook/receiver.go",
 		`case err != nil: // it may be on disk or not`, `case false: // it may be on disk or not`, "./api/hook -run TestStoreDown"},
 	{"hook-takes-the-id-of-another-hook", "nothing-lost", "api/hook/receiver.go",
@@ -30,6 +32,8 @@ var pageBreaks = []Break{
 		`if !isAnswer(typeOf[T](), text) {`, `if !isAnswer(typeOf[T](), text) && false {`, "./api -run TestClientBelievesNoEmptyAnswer"},
 	{"raise-until-no-time-has-no-end", "within-budget", "api/actions.go",
 		`d.Until.IsZero() { // which`, `false { // which`, "./api -run TestRaiseUntilNoTime"},
+	{"skip-of-a-match-takes-what-was-done-again", "nothing-lost", "api/actions.go",
+		`return s.cfg.Actor.SkipInputAsOf(ctx, w, id, at, d)`, `return s.cfg.Actor.SkipInputAsOf(ctx, w, id, at.AddDate(1, 0, 0), d)`, "./api -run TestSkipOfAMatchLeavesWhatWasDoneAgain"},
 	{"half-a-part-is-nothing", "explained", "api/bulk.go",
 		`before.Inputs - before.Late; n > 0 {`, `before.Inputs - before.Late; n < 0 {`, "./api -run TestHalfAPartIsSaid"},
 	{"half-a-part-of-the-pages-is-nothing", "explained", "web/bulk.go",
