@@ -291,7 +291,7 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 	case (len(in.Body.IDs) == 0) == (in.Body.Match == nil):
 		return Page[Skipped]{}, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "name either ids or a match")
 	case in.Body.Match != nil:
-		at := time.Now().UTC().Truncate(time.Millisecond) // as the times of stores
+		at := s.cfg.Clock().UTC().Truncate(time.Millisecond) // as the times of stores
 		skip = func(ctx context.Context, w keep.WorkflowName, id keep.InputID, d keep.Decision) (operator.SkipResult, error) {
 			return s.cfg.Actor.SkipInputAsOf(ctx, w, id, at, d)
 		}

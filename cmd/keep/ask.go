@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/client"
