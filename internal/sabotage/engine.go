@@ -38,7 +38,7 @@ var engineBreaks = []Break{
 	{"overtaken-by-a-clock-that-is-ahead", "nothing-lost", "engine/overtaken.go",
 		`a.current.CreatedAt.Add(-ledger.ClockTolerance)`, `a.current.CreatedAt.Add(-0 * ledger.ClockTolerance)`, "./engine -run TestDeployByAClockThatIsAhead"},
 	{"tick-between-deploy-and-overtaken-is-lost", "nothing-lost", "engine/overtaken.go",
-		`a.e.policy.DefaultInterval, a.current.CreatedAt)`, `a.e.policy.DefaultInterval, now)`, "./engine -run TestDeployWhoseTimeComesDuringARun"},
+		`a.e.policy.DefaultInterval, a.current.CreatedAt)`, `a.e.policy.DefaultInterval, a.e.Now())`, "./engine -run TestDeployWhoseTimeComesDuringARun"},
 	{"renamed-loses-the-tick-that-is-due", "nothing-lost", "law/schedule/deploy.go",
 		`known && old.Schedule == h.Schedule && !was.NextAt.IsZero()`, `known && was.Handler == h.Name && old.Schedule == h.Schedule && !was.NextAt.IsZero()`, "./engine -run TestTimesOfAProducerThatIsRenamed"},
 	{"renamed-while-it-ran-runs-once-more", "once", "engine/overtaken.go",
