@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -187,7 +188,8 @@ func (t ToolPin) agreed(p pin.Pin) ToolPin {
 	return t
 }
 
-// PinTools agrees to the tools of a list that nobody agreed to yet, as they are in it. The list is then as they stand.
+// PinTools agrees to the tools of a list that nobody agreed to yet, as they are in it. The list is then as they stand. If somebody agreed to one
+// of them since the list was read, a gateway at first sight of it too, the error is keep.ErrStale, and nothing is agreed to.
 func PinTools(ctx context.Context, db Pins, list []ToolPin, by string, now time.Time) error {
 	var changes []keep.Change
 	agreed := make(map[string]int)
@@ -206,7 +208,9 @@ func PinTools(ctx context.Context, db Pins, list []ToolPin, by string, now time.
 		}
 		is := *t.Listed
 		is.At, is.By = now, by
-		changes = append(changes, pin.Put(pin.Agreed, server, strings.TrimPrefix(string(t.Tool), server+"."), is)...)
+		name := strings.TrimPrefix(string(t.Tool), server+".")
+		changes = append(changes, keep.IfKV{Producer: pin.Pins(pin.Agreed, server), Key: name})
+		changes = append(changes, pin.Put(pin.Agreed, server, name, is)...)
 		list[i] = t.agreed(is)
 	}
 	if len(changes) == 0 {
@@ -215,7 +219,11 @@ func PinTools(ctx context.Context, db Pins, list []ToolPin, by string, now time.
 	if err := deploy(ctx, db, now); err != nil {
 		return err
 	}
-	return db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes})
+	err := db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes})
+	if errors.Is(err, keep.ErrStale) {
+		return fmt.Errorf("%w: somebody agreed to one of the new tools since they were listed; nothing is agreed to; look at the list again", err)
+	}
+	return err
 }
 
 func tooManyAgreed(server string) error {

@@ -5,6 +5,8 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,6 +95,30 @@ func TestAgreedMeanwhile(t *testing.T) {
 		t.Errorf("what ann agreed to is not what holds: %+v", p)
 	}
 	d.question(keep.AskToolChanged)
+}
+
+// What somebody agrees to after the list was read is not replaced by what the list says. Law: no-ambient-power.
+func TestPinsWhatWasListed(t *testing.T) {
+	t.Parallel()
+	s := setup{Dir: t.TempDir(), Agent: "a", Rules: paired()}
+	d := open(t, s, nil)
+	list := slices.Collect(maps.Values(pins(t, s.Dir, d.db)))
+	agreed := pin.Of(json.RawMessage(createChanged), time.Now())
+	if err := d.db.Commit(t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: time.Now(), Changes: pin.Put(pin.Agreed, "notes", "create", agreed)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := gateway.PinTools(t.Context(), d.db, list, "bob", time.Now()); !errors.Is(err, keep.ErrStale) {
+		t.Errorf("PinTools = %v, want ErrStale", err)
+	}
+	if p := pins(t, s.Dir, d.db); p["notes.create"].Agreed.Hash != agreed.Hash || p["notes.list"].Agreed != nil {
+		t.Errorf("what was agreed to meanwhile does not hold alone: %+v", p)
+	}
+	if err := gateway.PinTools(t.Context(), d.db, slices.Collect(maps.Values(pins(t, s.Dir, d.db))), "bob", time.Now()); err != nil {
+		t.Error(err)
+	}
+	if p := pins(t, s.Dir, d.db); p["notes.create"].Agreed.Hash != agreed.Hash || p["notes.list"].Agreed.By != "bob" {
+		t.Errorf("the new list is not agreed to: %+v", p)
+	}
 }
 
 // A server that changes a tool, with or without a word, is stopped for that tool until a person

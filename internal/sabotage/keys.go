@@ -761,6 +761,8 @@ var keysBreaks = []Break{
 		`if err == nil && c.Resource != ""`, `if err != nil && c.Resource != ""`, "./cmd/keep -run TestConnectServer$"},
 	{"pin-replaces-what-a-person-agreed-to", "no-ambient-power", "gateway/pins.go",
 		`changes = append(changes, keep.IfKV{Producer: pin.Pins(pin.Agreed, server), Key: t.name})`, ``, "./gateway -run TestAgreedMeanwhile"},
+	{"list-replaces-what-was-agreed-to-since", "no-ambient-power", "gateway/agree.go",
+		`changes = append(changes, keep.IfKV{Producer: pin.Pins(pin.Agreed, server), Key: name})`, ``, "./gateway -run TestPinsWhatWasListed"},
 	{"tools-are-shown-before-they-are-pinned", "no-ambient-power", "gateway/pins.go",
 		`if len(changes) == 0 {`, `if true {`, "./gateway -run TestKilledWhilePinning"},
 	{"changed-tool-is-called", "no-ambient-power", "gateway/pins.go",
