@@ -117,11 +117,12 @@ func TestFrontGivenUpBetween(t *testing.T) {
 		<-asked
 	}
 	go func() {
+		c.send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`) // what comes before it cannot be passed on, either
 		c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
 		c.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`) // which is read after that was
 		close(told)
 	}()
-	for text := ""; !strings.Contains(text, `"id":8,`) || !strings.Contains(text, `"id":3,`); {
+	for text := ""; !strings.Contains(text, `"id":8,`) || !strings.Contains(text, `"id":3,`) || !strings.Contains(text, `"id":4,`); {
 		line, err := c.out.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
