@@ -26,6 +26,7 @@ type truth struct {
 type effect struct {
 	way     int           // by which it came; see settings
 	user    int           // as whom it was sent
+	keyed   bool          // the service looked whether it knew the key: the call was of level A
 	setback time.Duration // how far the clock of the host had been set back when it was sent
 	at      time.Duration // when it happens, by the clock of the services
 	visible time.Duration // when the search can see it
@@ -38,12 +39,13 @@ type effect struct {
 // there, or on its way.
 func (t truth) contradicts(token string) bool { return len(t.effects[token]) > 0 }
 
-// again returns how many effects came by a way that knew the key of the token already. By
-// another way the service does not know it: who sends it there again asks a person first.
+// again returns how many effects came by a way that knew the key of the token already, to a service that looks for it. By
+// another way the service does not know it: who sends it there again asks a person first. A level that keep.toml gave the
+// tool since says nothing of what came before.
 func (t truth) again(token string) (n int) {
 	ways := make(map[[2]int]bool)
 	for _, e := range t.effects[token] {
-		if ways[[2]int{e.way, e.user}] {
+		if e.keyed && ways[[2]int{e.way, e.user}] {
 			n++
 		}
 		ways[[2]int{e.way, e.user}] = true
@@ -255,7 +257,7 @@ func (t tool) perform(r keep.Mutation, late bool) {
 	if err := json.Unmarshal(r.Payload, &sent); err != nil {
 		w.broken("pinned", "payload %s: %v", r.Payload, err)
 	}
-	e := effect{way: t.way, user: t.user(), at: w.now(), covers: sent.Covers, workflow: r.Workflow, setback: w.clockLag()}
+	e := effect{way: t.way, user: t.user(), keyed: level == keep.LevelKey, at: w.now(), covers: sent.Covers, workflow: r.Workflow, setback: w.clockLag()}
 	last := w.now() + max(w.until(r.CallDeadline), 0) + r.SettleAfter - time.Millisecond
 	if room := last - e.at; late && room > time.Second {
 		e.at += w.span(room)

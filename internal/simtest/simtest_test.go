@@ -119,6 +119,11 @@ func TestSeedWithAnItemInDoubt(t *testing.T) {
 	breaksNoLaw(t, 1795994902987907673)
 }
 
+// TestSeedWithAKeySinceThen has a call whose tool keep.toml gives a key after a person said in error that it had not happened.
+func TestSeedWithAKeySinceThen(t *testing.T) {
+	breaksNoLaw(t, 1796033218453843624)
+}
+
 var long = flag.Duration("for", 0, "how long TestTorture simulates seeds")
 
 // TestTorture simulates fresh seeds for a time: -run TestTorture -for 10m.

@@ -57,7 +57,7 @@ func (a audit) tokens() {
 		known[m.Token] = true
 		n, excused := len(a.w.truth.effects[m.Token]), a.allowed[m.Token]
 		a.w.result.Effects += n
-		if again := a.w.truth.again(m.Token); m.Level == keep.LevelKey && a.w.keyLasts == 0 && again > 0 {
+		if again := a.w.truth.again(m.Token); a.w.keyLasts == 0 && again > 0 {
 			a.w.broken("once", "%s (level %s) had %d effects too many at one place, which knows its key", m.Key, m.Level, again)
 		}
 		if n > 1+excused {
