@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/law/limit"
+	"github.com/keep-run/keep/law/repeat"
 	"github.com/keep-run/keep/store"
 )
 
@@ -49,6 +53,9 @@ func TestDirectCallCounts(t *testing.T) {
 			r, err := w.store.Run(t.Context(), out.Run.ID)
 			if err != nil || !r.Closed || r.Status != keep.StatusAborted {
 				t.Fatalf("run %+v, %v; want aborted", r, err)
+			}
+			if said := repeat.Sentence("svc.create", r, out.Mutation); strings.Contains(said, "A person rejected") != (name == "rejected") {
+				t.Errorf("the agent is told: %s", said)
 			}
 			counted, err := w.store.(store.Counting).Ended(t.Context(), r.CreatedAt.Add(-time.Minute), r.UpdatedAt.Add(time.Minute))
 			failed := 0
@@ -163,4 +170,71 @@ func TestDirectCallThatAPersonEnds(t *testing.T) {
 			t.Errorf("run %s, %v; want it aborted by what ann said", r.Status, r.Error)
 		}
 	})
+}
+
+// A call that waits for a limit of its connection has a run. If it is given up then, nothing was sent and no person rejected it: the agent makes
+// the same call again.
+func TestDirectCallIsGivenUpWhileItWaits(t *testing.T) {
+	for _, name := range []string{"its process died", "the service is down"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.def.Name = engine.DirectWorkflow
+				w.limit(limit.Rule{Concurrency: 1})
+				w.policy.Outage.After = 1
+				var back error
+				w.service.onCall = func(n int) (bool, error) {
+					if n == 1 {
+						time.Sleep(8 * time.Second)
+						return back == nil, back
+					}
+					return true, nil
+				}
+				if name == "the service is down" {
+					back = keep.Failf(keep.ClassTransient, "refused", "connection refused")
+				}
+				c := w.directEngine().Caller(t.Context())
+				first, d := make(chan error, 1), directCall()
+				go func() {
+					_, err := c.Call(t.Context(), directCall())
+					first <- err
+				}()
+				time.Sleep(100 * time.Millisecond)
+				d.Lane, d.Params, d.Identity = keep.KeyLane(engine.DirectHandler, "l"), []byte(`{"id":"y"}`), []byte(`{"id":"y"}`)
+				done := make(chan error, 1)
+				go func() {
+					_, err := c.Call(t.Context(), d)
+					done <- err
+				}()
+				time.Sleep(3 * time.Second)
+				r := w.lastRun()
+				if k := lifecycle.WaitOf(r, keep.Mutation{}).Kind; k != lifecycle.WaitsForLimit {
+					t.Fatalf("the run %+v waits for %q", r, k)
+				}
+				c = w.engine().Caller(t.Context())
+				if back == nil {
+					if err := c.RecoverRun(t.Context(), r, true); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := cmp.Or(<-first, <-done); (err == nil) != (back != nil) {
+					t.Fatal(err)
+				}
+				r, err := w.store.Run(t.Context(), r.ID)
+				if err != nil || r.Status != keep.StatusAborted || r.Mutation != "" {
+					t.Fatalf("run %+v, %v; want it aborted without a record", r, err)
+				}
+				verdict, said := repeat.Decide(&repeat.Last{Run: r}, repeat.DefaultRules(), time.Now()), repeat.Sentence(d.Tool, r, keep.Mutation{})
+				if verdict != repeat.Again || !strings.Contains(said, "It may be called again") || repeat.State(r, keep.Mutation{}) != "failed" || repeat.Final(r, keep.Mutation{}) {
+					t.Errorf("%s, %s; want that it may be made again", verdict, said)
+				}
+				time.Sleep(time.Hour)
+				d.Prev = r
+				out, err := c.Call(t.Context(), d)
+				if err != nil || out.Mutation.State != keep.Applied || out.Run.Chain != r.Chain {
+					t.Errorf("made again: %+v, %v; want it applied, of the same chain", out, err)
+				}
+			})
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func Decide(last *Last, r Rules, now time.Time) Verdict {
 			return Again
 		}
 		return Answer
-	case m.State == keep.Failed:
+	case m.State == keep.Failed, givenUp(run, m):
 		return Again
 	}
 	// It is applied, skipped, or a person refused it: that does not change any more.
@@ -116,6 +117,15 @@ func Decide(last *Last, r Rules, now time.Time) Verdict {
 	return New
 }
 
+// givenUp reports whether a call was over before it was recorded and nobody rejected it, as one that waited for a limit when its gateway ended: a
+// person rejects one about which he is asked, and that its run says then.
+func givenUp(run keep.Run, m keep.Mutation) bool {
+	if run.Status != keep.StatusAborted || m.Key != "" || run.Error == nil {
+		return false
+	}
+	return !slices.Contains([]string{"approval-needed", "already-done", keep.CodeBudget}, run.Error.Code)
+}
+
 // Ref returns the reference of a call: the key of its record, which it has from its first run on.
 func Ref(run keep.Run) string { return string(ledger.RunKey(run.Chain)) }
 
@@ -124,6 +134,8 @@ func State(run keep.Run, m keep.Mutation) string {
 	switch {
 	case m.Key != "":
 		return string(m.State)
+	case givenUp(run, m):
+		return string(keep.Failed)
 	case run.Status == keep.StatusAborted:
 		return "rejected"
 	case run.Status == keep.StatusCommitted:
@@ -145,7 +157,7 @@ func Sentence(tool keep.ToolName, run keep.Run, m keep.Mutation) string {
 		return fmt.Sprintf("%s happened (%s).", tool, ref)
 	case m.State == keep.Skipped:
 		return fmt.Sprintf("A person closed the question whether %s happened, without an answer; nothing more is sent for it (%s).", tool, ref)
-	case run.Status == keep.StatusAborted && m.Key == "":
+	case run.Status == keep.StatusAborted && m.Key == "" && !givenUp(run, m):
 		return fmt.Sprintf("A person rejected this call of %s; nothing was sent (%s).", tool, ref)
 	case !run.Closed && run.Error != nil && run.Error.Code == keep.CodeBudget:
 		return fmt.Sprintf("%s was not called: its budget is spent (%s). A person is asked; nothing was sent. Make the same call again later, or ask keep_outcome with %s.", tool, why, ref)
@@ -160,5 +172,5 @@ func Sentence(tool keep.ToolName, run keep.Run, m keep.Mutation) string {
 
 // Final reports whether what is known of a call is its last answer: only that can be delivered.
 func Final(run keep.Run, m keep.Mutation) bool {
-	return run.Closed && (m.Key == "" || m.State == keep.Applied || m.State == keep.Skipped)
+	return run.Closed && !givenUp(run, m) && (m.Key == "" || m.State == keep.Applied || m.State == keep.Skipped)
 }
