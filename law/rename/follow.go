@@ -1,6 +1,7 @@
 package rename
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/keep-run/keep"
@@ -75,7 +76,7 @@ func followParts(was, w keep.Definition) (keep.Definition, error) {
 	topics := make(map[keep.TopicName]keep.TopicName)
 	for _, c := range w.Called {
 		if first, had := earlier(was, keep.RenamedTopic, string(c.First)); had && !was.HasTopic(c.First) {
-			if w.HasTopic(keep.TopicName(first)) {
+			if other := slices.Collect(maps.Values(topics)); w.HasTopic(keep.TopicName(first)) || slices.Contains(other, keep.TopicName(first)) {
 				return w, taken(w, Topic, first, string(c.Name))
 			}
 			topics[c.First] = keep.TopicName(first)

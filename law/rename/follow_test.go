@@ -112,6 +112,8 @@ func TestFollowParts(t *testing.T) {
 		{"one beside it", "a+x b<a+x c<b+x<x", "a+x a+x a+x"},
 		{"gone, and another one had its name", "a b<a b c<b", "a a b b"},
 		{"another one has the first name", "a b<a a+c<b", "a a doubt"},
+		{"two of its names", "a x<a y<x b<x+c<y", "a a a doubt"},
+		{"its first and another name", "a b<a d<a+c<b", "a a doubt"},
 		{"gone for a while", "a b<a x c<b", "a a x a"},
 	} {
 		for kind, add := range kinds {
