@@ -418,6 +418,17 @@ func TestItemsHaveTheirOwnTime(t *testing.T) {
 	}
 }
 
+// An answer of a service with a member $list and others of its own is none of a list that was read in pages: it loses nothing.
+func TestAnswerWithAList(t *testing.T) {
+	p := mustLoad(t, openRuntime(t, sandbox.Config{}), "t.js", handler(`return await ctx.crm.get()`))
+	for _, reply := range []string{`{"$list":[1],"total":1}`, `{"id":7,"$list":[1],"truncated":true,"next":null}`, `{"$list":7}`} {
+		got, err := call(p, hostFunc(func(context.Context, sandbox.HostCall) (json.RawMessage, error) { return json.RawMessage(reply), nil }))
+		if err != nil || string(got) != reply {
+			t.Errorf("%s, %v; want %s", got, err, reply)
+		}
+	}
+}
+
 // A list that was read in pages is an array, and knows how far it got.
 func TestListsInPages(t *testing.T) {
 	rt := openRuntime(t, sandbox.Config{})

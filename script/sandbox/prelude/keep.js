@@ -184,9 +184,11 @@
   };
 
   // listed returns a list that was read in pages as an array that knows how far it got:
-  // JSON has no such arrays, so it comes as an object.
+  // JSON has no such arrays, so it comes as an object. One with other members is what a service answered.
   const listed = (v) => {
     if (typeof v !== "object" || v === null || !isArray(v.$list)) return v;
+    const names = ownKeys(v);
+    for (let i = 0; i < names.length; i++) if (names[i] !== "$list" && names[i] !== "truncated" && names[i] !== "next") return v;
     const list = v.$list;
     defineProperty(list, "truncated", { __proto__: null, value: v.truncated === true });
     defineProperty(list, "next", { __proto__: null, value: v.next ?? null });
