@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/law/ledger"
+	"github.com/keep-run/keep/store/memory"
 )
 
 // That the tool of a doubt is missing for a while does not hide that its credentials are of another user: who says that the
@@ -64,5 +65,26 @@ func TestAttemptFarBelow(t *testing.T) {
 	}
 	if n, err := new(Engine).attemptOfRun(t.Context(), "w", "run_above", seen); n < 2 || err != nil {
 		t.Errorf("attempt %d, %v; want that it may be a later one", n, err)
+	}
+}
+
+// The run that published an event was swept, which it may be while nothing reads the topic: nobody knows of which attempt it was.
+func TestAttemptBelowASweptRun(t *testing.T) {
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for by, want := range map[keep.Publisher]int{"": 1, "run_gone": 2} {
+		s := memory.New()
+		r := keep.Run{ID: "run_a", Chain: "run_a", Workflow: "w", Version: keep.Version{Major: 1}, Handler: "h", Kind: keep.Consumer, Phase: keep.Prepared,
+			Status: keep.StatusActive, Lane: keep.WorkflowLane, CreatedAt: at, UpdatedAt: at, Reservations: []keep.Reservation{{Topic: "in", IDs: []keep.MessageID{"a"}}}}
+		err := s.Commit(t.Context(), keep.Commit{Workflow: "w", At: at, Changes: []keep.Change{
+			keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), CreatedAt: at}},
+			keep.Publish{Event: keep.Event{Workflow: "w", Topic: "in", MessageID: "a", Status: keep.EventPending, CreatedBy: by, CreatedAt: at, UpdatedAt: at}},
+			keep.PutRun{Run: r},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := (&Engine{store: s}).attemptOfRun(t.Context(), "w", r.ID, make(map[keep.RunID]bool)); n != want || err != nil {
+			t.Errorf("published by %q: attempt %d, %v; want %d", by, n, err, want)
+		}
 	}
 }

@@ -97,7 +97,10 @@ func (e *Engine) attemptOfRun(ctx context.Context, w keep.WorkflowName, id keep.
 				continue
 			}
 			above, err := e.attemptOfRun(ctx, w, by, seen)
-			if err != nil && !isNotFound(err) { // that one was swept
+			if isNotFound(err) { // that one was swept: nobody knows either, as its inputs may have been over before this event was read
+				return 2, nil
+			}
+			if err != nil {
 				return n, err
 			}
 			if n = max(n, above); n > 1 {
