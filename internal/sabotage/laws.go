@@ -374,7 +374,7 @@ var lawsBreaks = []Break{
 	{"outlived-key-settles-with-the-first-call", "doubt-is-not-failure", "engine/overdue.go",
 		`case t.spec.KeyLasts > 0 && a.e.keyAge(m)+a.e.policy.Reconcile.Inline >= t.spec.KeyLasts:`, `case false:`, "./engine -run TestAnOutlivedKeySettlesLate"},
 	{"moved-key-settles-with-the-first-call", "doubt-is-not-failure", "engine/overdue.go",
-		`m = ledger.ExtendDeadline(m, e.Now()) // it may have been sent again until now`, `_ = fact`, "./engine -run TestAMovedKeySettlesLate"},
+		`m = ledger.ExtendDeadline(m, e.Now())`, `_ = fact`, "./engine -run TestAMovedKeySettlesLate"},
 	{"unclear-resend-is-absence", "doubt-is-not-failure", "connector/httpapi/reconcile.go",
 		`if v.class == keep.ClassUnknown && found.Verdict != connector.Happened {`, `if false {`, "./connector/httpapi -run TestResend"},
 	{"simulation-sends-an-outlived-key", "once", "connector/connector.go",
