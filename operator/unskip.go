@@ -241,14 +241,17 @@ func (o *Operator) unskipItem(ctx context.Context, w keep.WorkflowName, id strin
 	if err != nil {
 		return err
 	}
-	err = o.eachCall(ctx, it, func(m keep.Mutation) error {
-		if m.Attempt == it.Attempt && m.State == keep.Skipped {
-			return &ItemError{id, it.Status, keep.Unskip, fmt.Sprintf("nobody knows whether its call %s happened; only reprocess does it again", m.Key)}
-		}
-		return nil
-	})
+	err = o.eachCall(ctx, it, func(m keep.Mutation) error { return MayUnskip(it, m) })
 	if err != nil {
 		return err
 	}
 	return o.putItem(ctx, lifecycle.Unskip(it, o.now()), keep.Unskip, d)
+}
+
+// MayUnskip returns why a call of an item keeps the skip of the item from being undone, as *ItemError; nil: it does not.
+func MayUnskip(it keep.Item, m keep.Mutation) error {
+	if m.Attempt != it.Attempt || m.State != keep.Skipped {
+		return nil
+	}
+	return &ItemError{it.ID, it.Status, keep.Unskip, fmt.Sprintf("nobody knows whether its call %s happened; only reprocess does it again", m.Key)}
 }

@@ -16,6 +16,7 @@ type bulkData struct {
 	Filter inputQuery
 	Rows   []keep.Input // the first of them, in the plan
 	Begun  bool
+	Note   string // of who began it, kept with each
 	Failed string // why the part ended, after some of it was done; empty: it did not fail
 }
 
@@ -59,7 +60,7 @@ func (s *site) bulkSkip(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	d := bulkData{Begun: true}
+	d := bulkData{Begun: true, Note: who.Note}
 	d.SkipPlan, err = api.SkipPart(r.Context(), s.cfg.Store, s.cfg.Actor, plan, who, time.Now().Add(api.PartTime))
 	d.Filter.Workflow, d.Filter.Text = plan.Workflow, plan.Text
 	p := page{Title: "Skip all that match", Section: "inputs"}

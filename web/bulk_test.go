@@ -27,8 +27,8 @@ func (f *failing) Commit(ctx context.Context, c keep.Commit) error {
 	return f.Store.Commit(ctx, c)
 }
 
-// A part of a skip of all that match that fails in its middle says how many it skipped, and continues from there: the error alone would
-// hide what was done.
+// A part of a skip of all that match that fails in its middle says how many it skipped, and continues from there, with the same note: the
+// error alone would hide what was done.
 func TestHalfASkipIsSaid(t *testing.T) {
 	db := memory.New()
 	for i := range 6 {
@@ -49,7 +49,7 @@ func TestHalfASkipIsSaid(t *testing.T) {
 	w.serve(web.Config{Store: db, Actor: actor, Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(w.site.Close)
 	c := w.as("ada", "operator")
-	a := c.post("/skip-inputs", formOf(t, c.get("/skip-inputs?q=invoice").body)...)
+	a := c.post("/skip-inputs", append(formOf(t, c.get("/skip-inputs?q=invoice").body), "note", "a \u200btest")...)
 	counts, err := db.CountInputs(t.Context(), keep.InputFilter{})
 	w.must(err)
 	done := counts[keep.InputSkipped]
@@ -61,4 +61,10 @@ func TestHalfASkipIsSaid(t *testing.T) {
 		t.Error("the page continues by itself")
 	}
 	c.post("/skip-inputs", formOf(t, a.body)...).want(t, 200, "6 inputs skipped", "Done.")
+	for i := range 6 {
+		about := keep.Subject{Workflow: keep.WorkflowName([]string{"a", "b"}[i%2]), Kind: keep.AboutInput, ID: fmt.Sprintf("in_%d", i)}
+		if list, err := db.Decided(t.Context(), about); err != nil || len(list) != 1 || list[0].Decision.Note != "a \u200btest" {
+			t.Errorf("what was decided about %s is %v, %v", about.ID, list, err)
+		}
+	}
 }

@@ -36,7 +36,7 @@ func TestConnectionThatIsDown(t *testing.T) {
 	for _, path := range []string{"/", "/runs?open=1", "/runs/run_waits", "/workflows/counter"} {
 		c.get(path).want(t, http.StatusOK, sentence, next)
 	}
-	c.get("/inbox/"+question).want(t, http.StatusOK, "1 run; the answer is for all of them", fmt.Sprintf(`href="/runs/%s"`, r.ID), "Service down")
+	c.get("/inbox/"+question).want(t, http.StatusOK, "<dt>Waiting</dt><dd>1 run:", fmt.Sprintf(`href="/runs/%s"`, r.ID), "Service down")
 	r.Rev, r.Status, r.Phase, r.Closed, r.Error, r.RetryAt = 1, keep.StatusCommitted, keep.Committed, true, nil, time.Time{}
 	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: r}, keep.CloseEscalation{ID: question}}}))
 	state, err = json.Marshal(limit.State{})

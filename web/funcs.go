@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/view"
 )
 
 //go:embed template
@@ -55,6 +56,8 @@ func funcs(s *static) template.FuncMap {
 		// Names and ids are strings of their own types.
 		"sentence": sentence,
 		"prose":    func(s any) string { return cut(maxProse, fmt.Sprint(s)) },
+		"newest":   func(acts []view.Act) []view.Act { return acts[max(len(acts)-maxUnfolded, 0):] },
+		"older":    func(acts []view.Act) []view.Act { return acts[:max(len(acts)-maxUnfolded, 0)] },
 		"cut":      func(n int, s any) string { return cut(n, fmt.Sprint(s)) },
 		"typed":    func(s any) template.HTML { return typed(fmt.Sprint(s)) },
 		"logged":   logged,
@@ -124,6 +127,9 @@ func looks(m keep.Mutation) string {
 	}
 	return "The service is asked again"
 }
+
+// maxUnfolded bounds how many decisions a page shows above its buttons: the newest; those before them are folded.
+const maxUnfolded = 5
 
 // maxLogged bounds what is shown of one entry of a log, in bytes.
 const maxLogged = 4096

@@ -64,6 +64,7 @@ type itemData struct {
 	Attempts  []itemAttempt
 	Older     bool // there are older calls, which are not in Attempts
 	Question  *keep.Escalation
+	Answers   []card     // questions about it that people answered, newest first
 	Acts      []view.Act // what people did with it beside answers to questions, oldest first
 	Reprocess string     // why it cannot be done; empty: it can
 	Skip      string
@@ -99,12 +100,26 @@ func (s *site) item(r *http.Request) (page, error) {
 		return p, err
 	}
 	d.Attempts, d.Older = attempts(ms), next != ""
+	for _, m := range ms {
+		if err := operator.MayUnskip(it, m); d.Unskip == "" && err != nil {
+			d.Unskip = refused(err)
+		}
+	}
 	qs, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Item: it.ID, Open: true}, keep.Page{Limit: 1})
 	if err != nil {
 		return p, err
 	}
 	if len(qs) > 0 {
 		d.Question = &qs[0]
+	}
+	answered, _, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Item: it.ID, Closed: true}, keep.Page{Limit: maxSkips})
+	if err != nil {
+		return p, err
+	}
+	for _, q := range answered {
+		if q.Decision != nil {
+			d.Answers = append(d.Answers, cardOf(q))
+		}
 	}
 	d.Acts, err = view.Acts(ctx, s.cfg.Store, keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID})
 	p.Data = d
@@ -113,7 +128,11 @@ func (s *site) item(r *http.Request) (page, error) {
 
 // refusal says why an action cannot be taken; empty: it can.
 func (s *site) refusal(it keep.Item, a keep.Action) string {
-	err := s.cfg.Actor.CanDoItem(it, a)
+	return refused(s.cfg.Actor.CanDoItem(it, a))
+}
+
+// refused says why something is refused; empty: it is not.
+func refused(err error) string {
 	if refused, ok := errors.AsType[*operator.ItemError](err); ok {
 		return "Not now: " + refused.Why + "."
 	}
