@@ -457,11 +457,19 @@ func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.P
 
 // escalationsSQL is the statement of Escalations.
 func escalationsSQL(q *query, f keep.EscalationFilter, c cut, columns string) string {
-	if f.Workflow != "" && f.Run == "" && !f.Open {
+	switch {
+	case f.Workflow == "" || f.Run != "" || f.Open:
+	case f.Item != "":
+		q.spanned = "item"
+	default:
 		q.spanned = "workflow"
 	}
 	filter(q, stored.SelectEscalations, f, c)
-	if q.spanned != "" {
+	switch q.spanned {
+	case "item":
+		q.where = append(q.where, "escalation.item <> ''")
+		return q.spanOf("escalation", "item", q.arg(f.Item), columns, c)
+	case "workflow":
 		return q.spanOf("escalation", "workflow", q.arg(f.Workflow), columns, c)
 	}
 	return `SELECT ` + columns + ` FROM escalation` + q.conditions() + q.newest("escalation", c)

@@ -411,7 +411,7 @@ func (db *DB) Escalations(ctx context.Context, f keep.EscalationFilter, p keep.P
 	return list(ctx, db, escalationLists, f, p, stored.Escalations, scanEscalation)
 }
 
-// escalationStreams finds questions by their run, the few that are open, or by
+// escalationStreams finds questions by their run, the few that are open, by item or by
 // workflow.
 func escalationStreams(_ context.Context, _ *view, f keep.EscalationFilter, c cut) ([]stream, error) {
 	var by string
@@ -420,6 +420,8 @@ func escalationStreams(_ context.Context, _ *view, f keep.EscalationFilter, c cu
 		by = `INDEXED BY escalation_by_run WHERE run = :run`
 	case f.Open: // few: each one stops something
 		by = `INDEXED BY escalation_open WHERE closed_at = 0`
+	case f.Item != "" && f.Workflow != "":
+		by = `INDEXED BY escalation_by_item WHERE workflow = :workflow AND item = :item AND item <> ''`
 	case f.Workflow != "":
 		by = `INDEXED BY escalation_by_workflow WHERE workflow = :workflow`
 	default:

@@ -618,6 +618,8 @@ CREATE TABLE decision (
 
 CREATE INDEX decision_by_subject ON decision (workflow, id, kind, topic);
 
+CREATE INDEX escalation_by_item ON escalation (workflow, item) WHERE item <> '';
+
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
 INSERT INTO search_index VALUES ('item', 0);

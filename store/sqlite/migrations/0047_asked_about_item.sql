@@ -1,0 +1,2 @@
+-- What persons answered about an item is shown with it.
+CREATE INDEX escalation_by_item ON escalation (workflow, item) WHERE item <> '';
