@@ -64,6 +64,8 @@ var commandBreaks = []Break{
 		`case passes(err) ||`, `case passes(err) && false ||`, "./cmd/keep/internal/prove -run TestRepeatThatSaysNothing"},
 	{"credential-replaces-what-nobody-saw", "nothing-lost", "cmd/keep/internal/daemon/connecting.go",
 		`c.Accounts.ConnectOver(ctx, fresh, seal.Content{Value: value}, over)`, `c.Accounts.Connect(ctx, fresh, seal.Content{Value: value})`, "./cmd/keep/internal/daemon -run TestConnectingOver"},
+	{"keep-connect-replaces-what-nobody-saw", "nothing-lost", "cmd/keep/accounts.go",
+		`m.ConnectOver(context.WithoutCancel(ctx), fresh, content, had.ConnectedAt)`, `m.Connect(context.WithoutCancel(ctx), fresh, content)`, "./cmd/keep -run TestConnectReplaces"},
 	{"secret-set-meanwhile-is-removed", "permitted", "cmd/keep/internal/daemon/secrets.go",
 		`s.Session.Accounts.RemoveSecretOf(ctx, name, of)`, `s.Session.Accounts.RemoveSecret(ctx, name)`, "./cmd/keep/internal/daemon -run TestASecretIsSetMeanwhile"},
 	{"effect-that-showed-late-is-not-noted", "once", "cmd/keep/internal/prove/trials.go",
