@@ -234,6 +234,8 @@ var commandBreaks = []Break{
 		`return w.unfinished(err, r)`, `return w.withDraft(err, r.Draft)`, "./cmd/keep -run TestWriteSaysWhatItUsedHoweverItEnds"},
 	{"renamed-workflow-is-another-to-a-model", "explained", "cmd/keep/internal/mcp/write.go",
 		`c.Workflow.Name = w.Name`, `_ = w.Name`, "./cmd/keep -run TestEditOfARenamedWorkflow"},
+	{"agent-proposes-a-renamed-workflow-as-another", "explained", "cmd/keep/internal/mcp/write.go",
+		`if doubt, err := b.Continue(ctx, c); err`, `if doubt, err := "", error(nil); err`, "./cmd/keep -run TestAgentOverHTTP"},
 	{"half-an-edit-of-a-project-below", "explained", "cmd/keep/internal/project/project.go",
 		`for dir := path.Dir(file); !dirs[dir]; dir = path.Dir(dir) {`, `for dir := "."; !dirs[dir]; dir = path.Dir(file) {`, "./cmd/keep -run TestKilledEditOfAProjectBelow"},
 	{"old-internal-failure-is-not-seen", "explained", "cmd/keep/run.go",
