@@ -324,7 +324,7 @@ type onTerminal struct {
 // rows again at its next call.
 func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
 	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
-		o, _, err := a.operatorOf(ctx, cfg, db, r, nil)
+		o, _, err := a.operatorOf(ctx, cfg, db, nil)
 		if err != nil {
 			return err
 		}
