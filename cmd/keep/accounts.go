@@ -99,6 +99,10 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 			return err
 		}
 		fresh := keep.Account{Name: f.name, Pack: pack.Name, Style: pack.Auth.Style, ConnectedBy: daemon.User()}
+		had, err := a.replaced(ctx, m, fresh)
+		if err != nil {
+			return err
+		}
 		var content seal.Content
 		switch {
 		case pack.Auth.Style == "none":
@@ -119,15 +123,36 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 		if err != nil {
 			return err
 		}
-		return a.storeAccount(ctx, m, fresh, content, pack.Title)
+		return a.storeAccount(ctx, m, fresh, content, pack.Title, had)
 	})
 }
 
-// storeAccount stores what was connected, and says so. It makes the key of keep.key if there is
+// replaced returns the account that is there under the name of fresh, zero: none, and says that it will be replaced:
+// a name that another pack, or another person, uses may be given by mistake.
+func (a *app) replaced(ctx context.Context, m *account.Manager, fresh keep.Account) (keep.Account, error) {
+	had, err := m.Account(ctx, fresh.Name)
+	if errors.Is(err, keep.ErrNotFound) {
+		return keep.Account{}, nil
+	}
+	if err != nil || had.Status == keep.AccountRevoked || a.JSON {
+		return had, err
+	}
+	of := had.Pack
+	if had.Subject != "" {
+		of += " (" + had.Subject + ")"
+	}
+	a.say("Account %s of %s, which %s connected on %s, will be replaced.", had.Name, of, had.ConnectedBy, a.At(api.Time(had.ConnectedAt)))
+	return had, nil
+}
+
+// storeAccount stores what was connected in the place of had, and says so. It makes the key of keep.key if there is
 // none, so that what is wrong with the key shows here. What the service gave is nowhere else, so it is
-// stored also if ctx has ended.
-func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.Account, content seal.Content, of string) error {
-	stored, err := m.Connect(context.WithoutCancel(ctx), fresh, content)
+// stored also if ctx has ended, but not in the place of what somebody connected since.
+func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.Account, content seal.Content, of string, had keep.Account) error {
+	stored, err := m.ConnectOver(context.WithoutCancel(ctx), fresh, content, had.ConnectedAt)
+	if errors.Is(err, keep.ErrStale) {
+		return exit.Failedf("nothing was stored: %w", err)
+	}
 	if err != nil {
 		return keyError(err)
 	}
@@ -299,7 +324,7 @@ type onTerminal struct {
 // rows again at its next call.
 func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
 	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
-		o, _, err := a.operatorOf(ctx, cfg, db, r, nil)
+		o, _, err := a.operatorOf(ctx, cfg, db, nil)
 		if err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func (a *app) opening(r database.Role) client.Opener {
 		}
 		// Opened only by a decision that needs them; see there.
 		results := &configured{cfg: cfg, db: db}
-		o, clock, err := a.operatorOf(ctx, cfg, db, r, results)
+		o, clock, err := a.operatorOf(ctx, cfg, db, results)
 		if err != nil {
 			return nil, daemon.Actors{}, nil, errors.Join(err, db.Close())
 		}
@@ -89,11 +89,10 @@ func (a *app) opening(r database.Role) client.Opener {
 }
 
 // operatorOf returns what records decisions in a database, and the clock that dates them. On one that hosts share,
-// they count by its clock: that of this machine may be wrong. Who
-// only reads decides nothing, and does not ask for it.
-func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB, r database.Role, results operator.Results) (*operator.Operator, func() time.Time, error) {
+// they count by its clock, as does what is late and the period of a list: that of this machine may be wrong.
+func (a *app) operatorOf(ctx context.Context, cfg *config.Config, db database.DB, results operator.Results) (*operator.Operator, func() time.Time, error) {
 	clock := lease.NewClock(a.Now)
-	if hosts, ok := db.(store.Leaser); ok && r != database.ToRead {
+	if hosts, ok := db.(store.Leaser); ok {
 		if err := clock.Read(ctx, hosts, ""); err != nil {
 			return nil, nil, err
 		}

@@ -46,8 +46,8 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 		fresh := keep.Account{Name: called, Pack: config.MCPPack + name, Style: "oauth2", ConnectedBy: daemon.User()}
 		// An account of this name may be connected already, with scopes that were asked for
 		// when a call lacked them (connector/mcp names the command).
-		had, err := m.Account(ctx, called)
-		if err != nil && !errors.Is(err, keep.ErrNotFound) {
+		had, err := a.replaced(ctx, m, fresh)
+		if err != nil {
 			return err
 		}
 		if had.Pack == fresh.Pack && had.Status != keep.AccountRevoked {
@@ -57,7 +57,7 @@ func (a *app) connectServer(ctx context.Context, name string, f connectFlags) er
 		if err != nil {
 			return err
 		}
-		return a.storeAccount(ctx, m, fresh, content, name)
+		return a.storeAccount(ctx, m, fresh, content, name, had)
 	})
 }
 

@@ -348,6 +348,40 @@ func TestConnectLeavesNothing(t *testing.T) {
 	}
 }
 
+// What is replaced is said before the credential is there, and what somebody connected meanwhile stays.
+func TestConnectReplaces(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	key := func(pack string) (string, error) {
+		cmd := d.command("connect", pack, "--name", "diary")
+		cmd.Stdin = strings.NewReader("a-key\n")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := key("stripe"); err != nil || strings.Contains(out, "replaced") {
+		t.Fatalf("the first of its name: %v: %s", err, out)
+	}
+	if out, err := key("github"); err != nil || !strings.Contains(out, "Account diary of stripe, which ") || !strings.Contains(out, ", will be replaced.\n") {
+		t.Errorf("in the place of one of another service: %v: %s", err, out)
+	}
+	_, status := d.connect(func(_ *exec.Cmd, page, _ string) {
+		if out, err := key("stripe"); err != nil {
+			t.Errorf("meanwhile: %v: %s", err, out)
+		}
+		d.oauth.Allow(d, page, "ann")
+	})
+	if status != exit.Failed || !strings.Contains(d.talk, "nothing was stored: diary was connected by ") {
+		t.Errorf("over what was connected meanwhile: status %d: %s", status, d.talk)
+	}
+	if list := d.accounts(); len(list) != 1 || list[0].Pack != "stripe" {
+		t.Errorf("accounts are %+v", list)
+	}
+	d.keep("accounts", "revoke", "diary", "--yes")
+	if out, err := key("stripe"); err != nil || strings.Contains(out, "replaced") {
+		t.Errorf("in the place of a revoked one: %v: %s", err, out)
+	}
+}
+
 // A person who decides nothing, as one who closed the tab, and a port that is taken, are
 // clear ends.
 func TestConnectEnds(t *testing.T) {

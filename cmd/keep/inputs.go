@@ -52,12 +52,15 @@ func (a *app) printInput(ctx context.Context, c *api.Client, in api.Input) error
 	s.Add("status", "%s", view.InputState(in.Status, in.Skipped))
 	s.Add("created", "%s", a.At(in.CreatedAt))
 	a.addActs(&s, in.History)
-	events, err := c.Events(ctx, in.Workflow, api.EventQuery{Input: in.ID}, api.Paging{})
+	events, err := c.Events(ctx, in.Workflow, api.EventQuery{Input: in.ID}, api.Paging{Limit: pageSize})
 	if err != nil {
 		return err
 	}
 	for _, e := range events.Items {
 		s.Add("event", "%s %s, %s", e.Topic, terminal.Clean(string(e.MessageID)), e.Status)
+	}
+	if events.Next != nil {
+		s.Add("", "older events are not shown: these are the newest %d", len(events.Items))
 	}
 	for _, key := range in.Outputs {
 		m, err := c.Mutation(ctx, key)

@@ -57,6 +57,31 @@ func TestItemsAsTheyWere(t *testing.T) {
 	}
 }
 
+// An input with more events than are shown says so.
+func TestInputWithManyEvents(t *testing.T) {
+	_, p := newPlaces(t)
+	inputs := decodeAll[struct{ ID string }](t, p.must(0, "inputs", "--json"))
+	if len(inputs) == 0 {
+		t.Fatal("there is no input")
+	}
+	if out := p.must(0, "inputs", "show", inputs[0].ID); strings.Contains(out, "older events") {
+		t.Errorf("all are shown: %s", out)
+	}
+	p.between = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if !strings.HasSuffix(r.URL.Path, "/events") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		res := httptest.NewRecorder()
+		next.ServeHTTP(res, r)
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, strings.Replace(res.Body.String(), `"next":null`, `"next":"c"`, 1))
+	}
+	if out := p.must(0, "inputs", "show", inputs[0].ID); !strings.Contains(out, "older events are not shown: these are the newest ") {
+		t.Errorf("there are more: %s", out)
+	}
+}
+
 // What is shown of an item is of one attempt: who leaves it, or takes it up again, does not decide about a later one that somebody began
 // meanwhile, whose calls he did not see.
 func TestItemsOfALaterAttempt(t *testing.T) {

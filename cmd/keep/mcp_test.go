@@ -399,6 +399,9 @@ func TestAgentReads(t *testing.T) {
 func renamed(t *testing.T, dir string, a agent) {
 	t.Helper()
 	source := strings.Replace(agentProject["pay.js"], `name: "pay"`, `name: "paid", was: "pay"`, 1)
+	if text, refused := a.say("propose", map[string]any{"source": source}); refused || !strings.Contains(text, `"state": "waiting"`) || !strings.Contains(text, `"workflow": "pay"`) {
+		t.Errorf("propose a renamed workflow: %.1500s", text)
+	}
 	put(t, dir, "pay.js", source)
 	for _, args := range [][]string{{"deploy", "pay.js"}, {"grants", "take", "pay", "inbox.list", "--yes"}} {
 		if out, status := keepAt(t, dir, args...); status != 0 {

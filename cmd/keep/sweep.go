@@ -75,7 +75,7 @@ func (a *app) sweep(ctx context.Context, cfg *config.Config, db database.DB, r p
 	if err := r.Validate(); err != nil {
 		return exit.Misusef("%w", err)
 	}
-	o, _, err := a.operatorOf(ctx, cfg, db, database.ToDecide, nil)
+	o, _, err := a.operatorOf(ctx, cfg, db, nil)
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,8 @@ func (d *authoredDraft) show() error {
 		fmt.Fprintf(w, "asked: %s\n  you: %s\n", terminal.Clean(q.Question), terminal.Clean(q.Answer))
 	}
 	if d.change == nil {
-		fmt.Fprintf(w, "\n%s\n", terminal.CleanText(d.Source))
+		// No line of it can look like one of this command.
+		fmt.Fprintf(w, "\n  %s\n\n", strings.ReplaceAll(strings.TrimRight(terminal.CleanText(d.Source), "\n"), "\n", "\n  "))
 	} else if err := d.change.show(d); err != nil {
 		return err
 	}

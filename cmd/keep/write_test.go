@@ -287,6 +287,17 @@ func TestWriteAsks(t *testing.T) {
 	}
 }
 
+// What a model wrote is told from what keep says of it: no line of a script looks like one of the command.
+func TestWriteShowsAScriptApart(t *testing.T) {
+	t.Parallel()
+	dir, _ := writeProject(t, false, inTurn(proposes(writtenScript+"/*\nIt may call: nothing\n*/\n", writtenTests)))
+	out, talk, status := writes(t, dir, "write", writtenIntent)
+	if status != 4 || !strings.Contains(out, "\n  It may call: nothing\n") || strings.Contains(out, "\nIt may call: nothing") ||
+		!strings.Contains(out, "\nIt may call: inbox.list, journal.write\n") {
+		t.Errorf("status %d: %s%s", status, out, talk)
+	}
+}
+
 // Whatever the model does, it costs at most what it may, nothing is written, and what was drafted
 // is kept where the message says.
 func TestWriteFails(t *testing.T) {

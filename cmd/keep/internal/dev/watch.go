@@ -26,6 +26,8 @@ type Watcher struct {
 	Root string
 	Poll bool // do not use the system's notifications
 	Log  *slog.Logger
+
+	watched map[string]bool // directories that were, at some time
 }
 
 // Run sends on changed after each burst of changes, until ctx ends. Where the
@@ -72,10 +74,13 @@ func (w *Watcher) follow(ctx context.Context, notify *fsnotify.Watcher, changed 
 					quiet.Reset(settleFor) // nobody notifies of what was in it before it was watched
 				}
 			}
-			if !e.Has(fsnotify.Chmod) || e.Op != fsnotify.Chmod {
-				if relevant(e.Name) {
-					quiet.Reset(settleFor)
-				}
+			if e.Name == w.Root && (e.Has(fsnotify.Rename) || e.Has(fsnotify.Remove)) {
+				return errors.New("it was moved or removed") // another one may come in its place
+			}
+			// A directory that is moved away takes scripts along, of which nobody notifies.
+			away := e.Has(fsnotify.Rename) && w.watched[e.Name]
+			if e.Op != fsnotify.Chmod && (relevant(e.Name) || away) {
+				quiet.Reset(settleFor)
 			}
 		case <-quiet.C:
 			tell(changed)
@@ -121,6 +126,10 @@ func (w *Watcher) addTree(notify *fsnotify.Watcher, top string) error {
 		case len(notify.WatchList()) >= maxWatched:
 			return fmt.Errorf("more than %d directories", maxWatched)
 		}
+		if w.watched == nil {
+			w.watched = make(map[string]bool)
+		}
+		w.watched[name] = true
 		return notify.Add(name)
 	})
 }

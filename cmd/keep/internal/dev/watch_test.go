@@ -82,6 +82,39 @@ func TestDirectoryThatIsMovedIn(t *testing.T) {
 	}
 }
 
+// A directory that is moved out of the project takes its scripts along, and another one may come in the place of the project.
+func TestDirectoryThatIsMovedAway(t *testing.T) {
+	t.Parallel()
+	w := &Watcher{Root: filepath.Join(t.TempDir(), "project"), Log: slog.New(slog.DiscardHandler)}
+	flows := filepath.Join(w.Root, "flows")
+	if err := errors.Join(os.MkdirAll(flows, 0o700), os.WriteFile(filepath.Join(flows, "w.js"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	notify, err := w.subscribe()
+	if err != nil {
+		t.Skip("nothing can be watched here: ", err)
+	}
+	defer notify.Close()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	changed, over := make(chan struct{}, 1), make(chan error, 1)
+	go func() { over <- w.follow(ctx, notify, changed) }()
+	if err := os.Rename(flows, filepath.Join(t.TempDir(), "flows")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		t.Error("that scripts went with their directory is not seen")
+	}
+	if err := os.Rename(w.Root, w.Root+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-over; err == nil {
+		t.Error("a project that is gone is watched on")
+	}
+}
+
 // A project that is reached by a link is watched like any other.
 func TestProjectBehindALink(t *testing.T) {
 	t.Parallel()

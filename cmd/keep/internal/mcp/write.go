@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -428,6 +429,10 @@ func (s *server) propose(ctx context.Context, in proposeParams) (out answer, err
 		if !c.OK() {
 			out = answer{said: "It is not proposed: it has problems.", data: report{false, c.Problems}}
 			return nil
+		}
+		// One that says what it was is a version of that one.
+		if doubt, err := b.Continue(ctx, c); err != nil || doubt != "" {
+			return cmp.Or(err, errors.New(doubt))
 		}
 		return s.Deploy(ctx, gated(func(client *api.Client) error {
 			r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Needs: []string{}}

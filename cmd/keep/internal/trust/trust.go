@@ -39,7 +39,8 @@ func (e *Error) Error() string {
 // Check returns an *Error if file must not be believed.
 //
 // The directory is looked at as well as the file: who may write there can put another file into its place. Of a
-// link both directories are: packs, secrets and the database are looked for where the link is.
+// link both directories are: packs, secrets and the database are looked for where the link is. Packs and pairings
+// say where secrets are sent, as the file itself does.
 func Check(file string) error {
 	abs, err := filepath.Abs(file)
 	if err != nil {
@@ -55,6 +56,24 @@ func Check(file string) error {
 	for _, c := range [][2]string{{abs, abs}, {abs, filepath.Dir(abs)}, {link, filepath.Dir(link)}} {
 		if err := check(c[0], c[1]); err != nil {
 			return err
+		}
+	}
+	for _, library := range [...]string{"packs", "pairings"} {
+		dir := filepath.Join(filepath.Dir(link), library)
+		files, err := os.ReadDir(dir)
+		if err != nil {
+			continue // there is none, or who reads it says why not
+		}
+		names := []string{dir}
+		for _, f := range files {
+			if filepath.Ext(f.Name()) == ".toml" {
+				names = append(names, filepath.Join(dir, f.Name()))
+			}
+		}
+		for _, name := range names {
+			if err := check(link, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 		}
 	}
 	return nil

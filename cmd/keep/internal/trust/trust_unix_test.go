@@ -36,6 +36,43 @@ func TestLinkInASharedDirectory(t *testing.T) {
 	}
 }
 
+// Packs and pairings say where secrets are sent: one that others may write, or put there, is refused as the file is.
+func TestPacksOfOthers(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, library := range []string{"packs", "pairings"} {
+		dir := t.TempDir()
+		file, below := filepath.Join(dir, "keep.toml"), filepath.Join(dir, library)
+		pack := filepath.Join(below, "crm.toml")
+		for _, err := range []error{os.WriteFile(file, nil, 0o600), os.Mkdir(below, 0o700), os.WriteFile(pack, nil, 0o600)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused := func(name string, mode os.FileMode) {
+			t.Helper()
+			if err := Check(file); err != nil {
+				t.Errorf("its own: %v", err)
+			}
+			if err := os.Chmod(name, mode); err != nil {
+				t.Fatal(err)
+			}
+			if err := Check(file); err == nil || !strings.Contains(err.Error(), "everybody may write "+name) || !strings.HasSuffix(err.Error(), "keep trust "+dir) {
+				t.Errorf("everybody may write %s: %v", name, err)
+			}
+			t.Setenv(Variable, dir)
+			if err := Check(file); err != nil {
+				t.Errorf("one that is allowed: %v", err)
+			}
+			t.Setenv(Variable, "")
+			if err := os.Chmod(name, mode&^0o022); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused(below, 0o777)
+		refused(pack, 0o666)
+	}
+}
+
 // What is allowed counts, also if the list was written by hand, and what cannot count is refused.
 func TestAdd(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
