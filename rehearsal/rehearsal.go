@@ -329,8 +329,8 @@ func put(ctx context.Context, db *memory.Store, d keep.Definition, now time.Time
 	return db.Commit(ctx, c)
 }
 
-// given is who published the events that are there at the start.
-const given keep.Publisher = "given"
+// given is who published the events that are there at the start: no run, of which nobody would know the attempt.
+const given keep.Publisher = "rehearsal:given"
 
 // collect reads what the rehearsal left.
 func collect(ctx context.Context, db *memory.Store) (*Result, error) {
