@@ -17,18 +17,7 @@ func TestEffectOfAnAttemptBefore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.service.target, w.service.marked = !marked, marked
-			w.service.onCall = lose(2, marked)
-			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
-			w.deploy()
-			w.publish("in", "a")
-			w.run()
-			w.redo("in", "a")
-			w.run()
-			m, qs := w.newest(), w.questions()
-			asked := len(qs) == 1 && qs[0].Kind == keep.AskUnknownOutcome
-			if asked == marked || m.State == keep.Applied != marked || w.service.calls != 2 {
-				t.Errorf("marked %t: the second call is %s after %d calls, questions %+v", marked, m.State, w.service.calls, qs)
-			}
+			w.wantAskedUnlessMarked(marked)
 		})
 	}
 }
@@ -54,18 +43,7 @@ func TestEffectOfAnAttemptBeforeFurtherDown(t *testing.T) {
 				panic("unreachable: the mutate call is terminal")
 			}
 			w.service.target, w.service.marked = !marked, marked
-			w.service.onCall = lose(2, marked)
-			w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
-			w.deploy()
-			w.publish("in", "a")
-			w.run()
-			w.redo("in", "a")
-			w.run()
-			m, qs := w.newest(), w.questions()
-			asked := len(qs) == 1 && qs[0].Kind == keep.AskUnknownOutcome
-			if asked == marked || m.State == keep.Applied != marked || w.service.calls != 2 {
-				t.Errorf("marked %t: the second call is %s after %d calls, questions %+v", marked, m.State, w.service.calls, qs)
-			}
+			w.wantAskedUnlessMarked(marked)
 		})
 	}
 }
@@ -109,5 +87,23 @@ func (w *world) redo(topic keep.TopicName, id keep.MessageID) {
 	again.Mark = p.Mark
 	if _, err := o.Redo(w.t.Context(), again, keep.Decision{By: "ann"}); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// wantAskedUnlessMarked has event a done twice, loses the answer of the second call, and has its lookup find an effect: a person is asked, unless it
+// shows our mark.
+func (w *world) wantAskedUnlessMarked(marked bool) {
+	w.t.Helper()
+	w.service.onCall = lose(2, marked)
+	w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
+	w.deploy()
+	w.publish("in", "a")
+	w.run()
+	w.redo("in", "a")
+	w.run()
+	m, qs := w.newest(), w.questions()
+	asked := len(qs) == 1 && qs[0].Kind == keep.AskUnknownOutcome
+	if asked == marked || m.State == keep.Applied != marked || w.service.calls != 2 {
+		w.t.Errorf("marked %t: the second call is %s after %d calls, questions %+v", marked, m.State, w.service.calls, qs)
 	}
 }
