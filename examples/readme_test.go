@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/keep-run/keep/internal/port"
 )
 
 // A block is one fenced block of a Markdown file.
@@ -205,7 +205,7 @@ func copyOfRepository(t testing.TB) string {
 	if err != nil {
 		t.Skipf("this is no checkout of the repository: %v", err)
 	}
-	dir, addr := t.TempDir(), freeAddr(t)
+	dir, addr := t.TempDir(), port.Addr(t)
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		raw, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
@@ -224,17 +224,6 @@ func copyOfRepository(t testing.TB) string {
 	}
 	emptyInvoices(t, filepath.Join(dir, "examples", "invoices"))
 	return dir
-}
-
-// freeAddr returns a loopback address on which nobody listens.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // The script and the configuration of README.md work together as they are.

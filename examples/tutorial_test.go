@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/keep-run/keep/internal/port"
 )
 
 // saveAs is the first line of a file that a document tells the reader to save.
@@ -52,7 +54,7 @@ func tutorial(t *testing.T) (dir, addr string) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the commands are for a POSIX shell")
 	}
-	dir, addr = t.TempDir(), freeAddr(t)
+	dir, addr = t.TempDir(), port.Addr(t)
 	if err := os.MkdirAll(filepath.Join(dir, "files"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/keep-run/keep/internal/port"
 )
 
 // gatewaySuite is the conformance suite that knows each version of the protocol. test.sh installs it, with
@@ -112,12 +113,7 @@ var otherwise = map[string]string{
 // everything starts the server, and returns its address.
 func everything(t *testing.T, server string, stateless bool) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	addr := port.Addr(t)
 	cmd := exec.CommandContext(t.Context(), server, "-http", addr, fmt.Sprintf("-stateless=%t", stateless))
 	said := newListener()
 	cmd.Stderr = said

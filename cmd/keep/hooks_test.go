@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/internal/port"
 )
 
 const hookScript = `export default Keep.workflow({ name: "shop", topics: { paid: {} },
@@ -28,18 +28,6 @@ verify   = "token"
 secret   = "${secret:pay}"
 id       = "$.id"
 `
-
-// freeAddress returns an address of this machine that nobody has.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // A hookedServe is a keep serve with a hook, which is killed and comes back.
 type hookedServe struct {
@@ -55,7 +43,7 @@ type hookedServe struct {
 
 func newHookedServe(t *testing.T, db string) *hookedServe {
 	t.Helper()
-	s := &hookedServe{t: t, dir: shortDir(t), addr: freeAddress(t)}
+	s := &hookedServe{t: t, dir: shortDir(t), addr: port.Addr(t)}
 	s.alive = sync.NewCond(&s.mu)
 	if err := os.Mkdir(filepath.Join(s.dir, ".secrets"), 0o700); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/store/sqlite"
 )
 
@@ -21,14 +21,7 @@ import (
 func TestLinkOfANotification(t *testing.T) {
 	t.Parallel()
 	w := newNotifyWorld(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := port.Addr(t)
 	file := filepath.Join(w.dir, "keep.toml")
 	text, err := os.ReadFile(file)
 	if err != nil {

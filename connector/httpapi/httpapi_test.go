@@ -7,7 +7,6 @@ import (
 	"html"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
+	"github.com/keep-run/keep/internal/port"
 )
 
 // crm is a CRM at each level.
@@ -241,12 +241,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 }
 
 func TestNothingSentIsTransient(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := "http://" + ln.Addr().String()
-	ln.Close()
+	closed := "http://" + port.Addr(t)
 	plain := httptest.NewServer(status(200, "{}"))
 	defer plain.Close()
 	tls := httptest.NewUnstartedServer(status(200, "{}"))

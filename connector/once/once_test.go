@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/once"
+	"github.com/keep-run/keep/internal/port"
 )
 
 // losing is a service that acts on each request, and loses the answer to the second.
@@ -95,14 +95,7 @@ func TestNoRedirect(t *testing.T) {
 
 // Where nothing was sent the error says so, by its class too.
 func TestNotSent(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "http://" + l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	nobody := "http://" + port.Addr(t)
 	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
 	url, acted := losing(t)

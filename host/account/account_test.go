@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,6 +22,7 @@ import (
 	"github.com/keep-run/keep/host/account"
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/internal/redact"
 	law "github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/store"
@@ -185,12 +185,7 @@ func (w *world) account() keep.Account {
 // never left are none of the two that an account has.
 func TestRenewalWithoutConnection(t *testing.T) {
 	w := newWorld(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	client := &oauth.Client{TokenURL: "http://" + l.Addr().String(), ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}
+	client := &oauth.Client{TokenURL: "http://" + port.Addr(t), ID: "id", HTTP: &http.Client{Transport: account.NewTransport()}}
 	m := account.New(account.Config{Store: w.store, Ring: w.ring, Host: "h", TTL: time.Hour, Clients: func(keep.Account, seal.Content) (account.Client, error) {
 		return client, nil
 	}})

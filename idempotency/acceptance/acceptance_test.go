@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -26,6 +25,7 @@ import (
 	"github.com/keep-run/keep/idempotency/acceptance"
 	"github.com/keep-run/keep/idempotency/proxy"
 	"github.com/keep-run/keep/internal/pgtest"
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/store/postgres"
 	"github.com/keep-run/keep/store/sqlite"
@@ -108,17 +108,6 @@ func (f *front) kill() {
 	}
 }
 
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // sqliteOutage takes the right to write a file, so that nobody else has it.
 func sqliteOutage(t *testing.T, db string) (down, up func(context.Context) error) {
 	raw, err := sql.Open("sqlite", "file:"+db+"?_txlock=immediate&_pragma=busy_timeout(10000)")
@@ -185,7 +174,7 @@ func runGuardAndProxy(t *testing.T) {
 				}
 				up := httptest.NewServer(new(acceptance.Backend))
 				defer up.Close()
-				f := &front{kind: kind, db: db, upstream: up.URL, listen: freeAddress(t), admin: freeAddress(t)}
+				f := &front{kind: kind, db: db, upstream: up.URL, listen: port.Addr(t), admin: port.Addr(t)}
 				t.Cleanup(f.kill)
 				target := target("http://" + f.listen)
 				target.Restart, target.Lease = f.start, lease

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/idempotency/proxy"
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -127,12 +128,7 @@ func proxyForwards(t *testing.T) {
 
 func proxyNotConnected(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	refusing := "http://" + l.Addr().String()
-	l.Close()
+	refusing := "http://" + port.Addr(t)
 	plain := upstream(t, func(http.ResponseWriter, *http.Request) {})
 	for name, up := range map[string]string{
 		"refused": refusing, "no such host": "http://nowhere.invalid", "no TLS": strings.Replace(plain.URL, "http", "https", 1),

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/internal/testserver"
 )
 
@@ -40,10 +41,11 @@ type Server struct {
 	IMAP, IMAPS string
 	CA          string // PEM file of the certificate of all of them
 
-	dir  string
-	uid  int
-	gid  int
-	cmds []*exec.Cmd
+	ports []*port.Port
+	dir   string
+	uid   int
+	gid   int
+	cmds  []*exec.Cmd
 
 	issuer *httptest.Server // says whose an access token is
 
@@ -120,7 +122,7 @@ func (s *Server) start(dovecot string) error {
 	if err := writeCertificate(s.CA, filepath.Join(s.dir, "key.pem")); err != nil {
 		return err
 	}
-	if err := s.choosePorts(); err != nil {
+	if err := s.holdPorts(); err != nil {
 		return err
 	}
 	if err := s.configure(); err != nil {
@@ -129,15 +131,15 @@ func (s *Server) start(dovecot string) error {
 	return s.run(dovecot)
 }
 
-// choosePorts finds four that are free.
-func (s *Server) choosePorts() error {
+// holdPorts finds four that are free, and holds them until Stop.
+func (s *Server) holdPorts() error {
 	for _, addr := range []*string{&s.SMTP, &s.SMTPS, &s.IMAP, &s.IMAPS} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		held, err := port.Hold()
 		if err != nil {
 			return err
 		}
-		*addr = ln.Addr().String()
-		defer ln.Close() // all four differ
+		*addr = held.Addr()
+		s.ports = append(s.ports, held)
 	}
 	return nil
 }
@@ -164,8 +166,8 @@ func (s *Server) configure() error {
 
 // fill puts the directory, the ports and the user into a configuration.
 func (s *Server) fill(text string) string {
-	port := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
-	return strings.NewReplacer("@DIR@", s.dir, "@SMTP@", port(s.SMTP), "@SMTPS@", port(s.SMTPS), "@IMAP@", port(s.IMAP), "@IMAPS@", port(s.IMAPS),
+	portOf := func(addr string) string { _, p, _ := net.SplitHostPort(addr); return p }
+	return strings.NewReplacer("@DIR@", s.dir, "@SMTP@", portOf(s.SMTP), "@SMTPS@", portOf(s.SMTPS), "@IMAP@", portOf(s.IMAP), "@IMAPS@", portOf(s.IMAPS),
 		"@UID@", strconv.Itoa(s.uid), "@GID@", strconv.Itoa(s.gid), "@ISSUER@", s.issuer.URL, "@PASSWORD@", Password, "@FILED@", regexp.QuoteMeta(Filed),
 		"@DOMAINS@", Filed+", "+Unfiled).Replace(text)
 }

@@ -93,6 +93,9 @@ func (s *Server) Stop() {
 	}
 	s.issuer.Close()
 	os.RemoveAll(s.dir)
+	for _, held := range s.ports {
+		held.Release()
+	}
 }
 
 // Log returns what the servers wrote last.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/keep-run/keep/internal/port"
 )
 
 // Bouncer starts a PgBouncer in transaction mode before the shared server, and
@@ -27,13 +28,8 @@ func Bouncer(tb testing.TB) func(url string) string {
 		}
 	}
 	server := shared.Get(tb)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatalf("pgtest: %v", err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
-	_, port, _ := net.SplitHostPort(addr)
+	addr := port.Addr(tb)
+	_, at, _ := net.SplitHostPort(addr)
 	_, behind, _ := net.SplitHostPort(server.Addr)
 	dir, err := os.MkdirTemp("", "bouncer")
 	if err != nil {
@@ -41,7 +37,7 @@ func Bouncer(tb testing.TB) func(url string) string {
 	}
 	config := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s user=keep\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\n"+
-		"unix_socket_dir =\nauth_type = any\npool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = 4\n", behind, port)
+		"unix_socket_dir =\nauth_type = any\npool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = 4\n", behind, at)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/internal/testserver"
 )
 
@@ -38,6 +39,7 @@ type Server struct {
 	owner  *owner
 	cmd    *exec.Cmd
 	done   chan error // has the end of cmd
+	port   *port.Port // held from the first start to Stop
 	killed bool
 	wait   sync.WaitGroup
 }
@@ -194,13 +196,12 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 
 // run starts the server and waits until it takes connections.
 func (s *Server) run() error {
-	if s.Addr == "" {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if s.port == nil {
+		held, err := port.Hold()
 		if err != nil {
 			return err
 		}
-		s.Addr = ln.Addr().String()
-		ln.Close()
+		s.port, s.Addr = held, held.Addr()
 	}
 	_, port, _ := net.SplitHostPort(s.Addr)
 	args := []string{"-D", s.Data, "-p", port, "-k", filepath.Dir(s.Data),
@@ -397,6 +398,7 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // Stop ends the server at once and removes its data.
 func (s *Server) Stop() {
+	defer s.port.Release()
 	if s.killed {
 		os.RemoveAll(filepath.Dir(s.Data))
 		return

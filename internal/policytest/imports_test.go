@@ -111,7 +111,7 @@ rehearsal/scripttest    clock  . law/given law/ledger law/policy law/trace conne
 repair                  clock  . law/grant law/policy law/rename law/repair law/trace connector engine host internal/framed internal/outcome llm rehearsal rehearsal/compare script/sandbox script/workflow store store/memory
 
 testkit/storetest       test   . law/... store engine operator
-testkit/connectortest   test   . law/ledger connector internal/schema
+testkit/connectortest   test   . law/ledger connector internal/port internal/schema
 testkit/handlertest     test   . connector handler host internal/utf8json law/policy rehearsal
 testkit/idempotencytest test   . idempotency law/key
 
@@ -135,9 +135,10 @@ internal/wall           clock
 internal/childenv       timed
 internal/twin           test   testkit/connectortest internal/schema
 internal/testserver     test
-internal/pgtest         test   internal/npm internal/testserver
-internal/mailtest       test   internal/testserver
-internal/s3test         test   internal/testserver
+internal/port           test
+internal/pgtest         test   internal/npm internal/port internal/testserver
+internal/mailtest       test   internal/port internal/testserver
+internal/s3test         test   internal/port internal/testserver
 internal/browsertest    test
 internal/oidctest       test
 internal/sandboxtest    test   script/sandbox

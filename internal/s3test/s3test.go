@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keep-run/keep/internal/port"
 	"github.com/keep-run/keep/internal/testserver"
 )
 
@@ -31,9 +31,10 @@ const (
 type Server struct {
 	Addr string // host:port
 
-	dir string
-	cmd *exec.Cmd
-	log bytes.Buffer
+	port *port.Port
+	dir  string
+	cmd  *exec.Cmd
+	log  bytes.Buffer
 }
 
 // ErrMissing is returned when the machine has no versitygw.
@@ -77,12 +78,11 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	held, err := port.Hold()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Addr: ln.Addr().String(), dir: dir}
-	ln.Close()
+	s := &Server{Addr: held.Addr(), port: held, dir: dir}
 	for _, name := range []string{"root", "root/" + Bucket, "meta"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			return nil, err
@@ -125,6 +125,7 @@ func (s *Server) Stop() {
 	s.cmd.Process.Kill()
 	s.cmd.Wait()
 	os.RemoveAll(s.dir)
+	s.port.Release()
 }
 
 // Object returns the content of an object as it is on disk; false if there is none.

@@ -2,12 +2,12 @@ package connectortest
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/keep-run/keep/internal/port"
 )
 
 // All is a number of bytes that is never reached.
@@ -29,7 +29,7 @@ var Pass = Cut{Request: All, Response: All}
 // A Proxy forwards TCP connections to a service and breaks those that Next and
 // Always name. It is safe for concurrent use.
 type Proxy struct {
-	addr string
+	port *port.Port
 	wait sync.WaitGroup
 
 	mu       sync.Mutex // protects the fields below
@@ -47,19 +47,20 @@ type Proxy struct {
 // NewProxy listens on a free port of the loopback and forwards to target, which
 // is host:port. Close ends it.
 func NewProxy(target string) (*Proxy, error) {
-	p := &Proxy{target: target, open: map[net.Conn]bool{}, always: Pass}
+	at, err := port.Hold()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{port: at, target: target, open: map[net.Conn]bool{}, always: Pass}
 	if err := p.Up(); err != nil {
+		at.Release()
 		return nil, err
 	}
 	return p, nil
 }
 
 // Addr returns host:port; it stays the same.
-func (p *Proxy) Addr() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.addr
-}
+func (p *Proxy) Addr() string { return p.port.Addr() }
 
 // Next sets what becomes of the next connections, in their order. Later ones
 // are what Always said.
@@ -141,33 +142,20 @@ func (p *Proxy) Up() error {
 	if p.listener != nil {
 		return nil
 	}
-	ln, err := listen(p.addr)
+	ln, err := p.port.Listen()
 	if err != nil {
 		return err
 	}
-	p.listener, p.addr = ln, ln.Addr().String()
+	p.listener = ln
 	p.wait.Go(func() { p.accept(ln) })
 	return nil
 }
 
-// listen listens on an address; if it is empty, on a port of the loopback that systems give to nobody who
-// does not name it. One that was given would be another's after Down.
-func listen(addr string) (net.Listener, error) {
-	if addr != "" {
-		return net.Listen("tcp", addr)
-	}
-	for range 100 {
-		if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))); err == nil {
-			return ln, nil
-		}
-	}
-	return net.Listen("tcp", "127.0.0.1:0")
-}
-
-// Close ends the proxy and waits for its connections.
+// Close ends the proxy, waits for its connections and gives the port back. It may be called again.
 func (p *Proxy) Close() {
 	p.Down()
 	p.wait.Wait()
+	p.port.Release()
 }
 
 func (p *Proxy) accept(ln net.Listener) {
