@@ -11,9 +11,10 @@
 // recorded the mutation.
 //
 // A file is level C: the lookup reads it for the token. A line that a crash cut
-// off isn't one; the next write starts on a line of its own. Who rotates the
-// file takes the witness away, so rotate when nothing is in doubt. stdout and
-// stderr can't be read again and are level D.
+// off isn't one; the next write starts on a line of its own. A file that is
+// missing, or that has no line older than the call, may have been rotated since:
+// that it does not have the token shows nothing, and in the end a person is asked.
+// stdout and stderr can't be read again and are level D.
 package logsink
 
 import (
@@ -26,6 +27,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -226,7 +229,7 @@ func (f *file) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	} else if errors.As(err, new(*regular.Error)) { // a pipe can't be read back
 		return connector.Receipt{}, f.fail("open", err)
 	}
-	out, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	out, err := f.open()
 	if err != nil {
 		return connector.Receipt{}, f.fail("open", err)
 	}
@@ -247,6 +250,34 @@ func (f *file) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	return connector.Receipt{}, nil
 }
 
+// open opens the file to append to it. One that is made is durable before anything is in it.
+func (f *file) open() (*os.File, error) {
+	out, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND, 0)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return out, err
+	}
+	if out, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return nil, err
+	}
+	if err := syncDir(filepath.Dir(f.path)); err != nil {
+		out.Close()
+		return nil, err
+	}
+	return out, nil
+}
+
+// syncDir makes the names in a directory durable, where the system can.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 // endsTorn reports whether the last line has no end.
 func endsTorn(f *os.File) (bool, error) {
 	info, err := f.Stat()
@@ -262,17 +293,21 @@ func endsTorn(f *os.File) (bool, error) {
 func (f *file) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer, error) {
 	in, err := regular.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return connector.Answer{Verdict: connector.Absent, Detail: "there is no file"}, nil
+		return connector.Answer{Verdict: connector.Retry, Detail: "there is no file, and it may have been rotated"}, nil
 	}
 	if err != nil {
 		return connector.Answer{}, f.fail("open", err)
 	}
 	defer in.Close()
-	r := bufio.NewReaderSize(in, 64<<10)
+	r, before, goesBack := bufio.NewReaderSize(in, 64<<10), connector.Recorded(ctx, m), false
 	for {
 		raw, err := r.ReadBytes('\n')
 		if holds(raw, m.Token) {
 			return connector.Answer{Verdict: connector.Happened, Detail: "the file has a line with the token"}, nil
+		}
+		goesBack = goesBack || isOlder(raw, before)
+		if errors.Is(err, io.EOF) && !goesBack {
+			return connector.Answer{Verdict: connector.Retry, Detail: "no line of the file has the token, and none is older than the call: it may have been rotated"}, nil
 		}
 		if errors.Is(err, io.EOF) {
 			return connector.Answer{Verdict: connector.Absent, Detail: "no line of the file has the token"}, nil
@@ -294,4 +329,14 @@ func holds(raw []byte, token string) bool {
 	}
 	var l line
 	return json.Unmarshal(raw, &l) == nil && l.Token == token
+}
+
+// isOlder reports whether raw is a whole line of a call that was recorded before a time.
+func isOlder(raw []byte, before time.Time) bool {
+	var l line
+	if json.Unmarshal(raw, &l) != nil {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339Nano, l.Time)
+	return err == nil && at.Before(before)
 }

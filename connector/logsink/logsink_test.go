@@ -16,6 +16,9 @@ import (
 	"github.com/keep-run/keep/connector/logsink"
 )
 
+// older is a line of a call before those of mutation.
+const older = `{"time":"2026-11-20T09:59:59.9Z","token":"z","text":""}` + "\n"
+
 func mutation(token, params string) keep.Mutation {
 	return keep.Mutation{Token: token, Payload: json.RawMessage(params), CreatedAt: time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)}
 }
@@ -40,8 +43,8 @@ func TestLinesAndTheirWitness(t *testing.T) {
 		}
 		return a.Verdict
 	}
-	if v := ask("a"); v != connector.Absent {
-		t.Errorf("before: %q", v)
+	if v := ask("a"); v != connector.Retry {
+		t.Errorf("before there is a file: %q", v)
 	}
 	for _, token := range []string{"a", "b"} {
 		if _, err := m.Mutate(t.Context(), mutation(token, `{"text":"<hi>","data":{"n":9007199254740993}}`)); err != nil {
@@ -53,11 +56,14 @@ func TestLinesAndTheirWitness(t *testing.T) {
 	if !strings.HasPrefix(string(raw), first) {
 		t.Errorf("file is %s", raw)
 	}
+	if err := os.WriteFile(path, append([]byte(older), raw...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if ask("a") != connector.Happened || ask("b") != connector.Happened || ask("c") != connector.Absent || ask("hi") != connector.Absent {
 		t.Error("the tokens that were written are not those that are found")
 	}
 	// A crash in the middle of a line.
-	if err := os.WriteFile(path, []byte(first[:len(first)-10]), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(older+first[:len(first)-10]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if v := ask("a"); v != connector.Absent {
@@ -74,6 +80,36 @@ func TestLinesAndTheirWitness(t *testing.T) {
 	if v := ask("a"); v != connector.Happened {
 		t.Errorf("line without end: %q", v)
 	}
+}
+
+// A file that was rotated after a call does not have its line, and shows nothing. Law: witnessed.
+func TestRotatedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(path, []byte(older), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := open(t, path)
+	write := func(token string) {
+		t.Helper()
+		if _, err := m.Mutate(t.Context(), mutation(token, `{"text":"x"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(what string, want connector.Verdict) {
+		t.Helper()
+		a, err := m.(connector.Reconciler).Reconcile(t.Context(), mutation("a", `{}`))
+		if err != nil || a.Verdict != want {
+			t.Errorf("%s: %q, %v, want %q", what, a.Verdict, err, want)
+		}
+	}
+	ask("never written", connector.Absent)
+	write("a")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	ask("the file was moved away", connector.Retry)
+	write("b")
+	ask("another file has later lines", connector.Retry)
 }
 
 func TestFailuresAreDefinite(t *testing.T) {
