@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/view"
 )
 
 // A Host is a process that works on workflows together with others. Whether it
@@ -73,16 +74,31 @@ func HostOf(h keep.Host, leases []keep.Lease, now time.Time) Host {
 	return out
 }
 
-// ShowHost returns the host of that id or name.
+// ShowHost returns the host of that id or name. Of a name that several have it is the one that is alive, such as a container
+// that was started again; if several are alive, the error is a *view.AmbiguousError.
 func ShowHost(ctx context.Context, s store.Leaser, name string) (Host, error) {
 	all, err := ListHosts(ctx, s)
 	if err != nil {
 		return Host{}, err
 	}
+	var named, alive []Host
 	for _, h := range all {
-		if string(h.ID) == name || h.Name == name {
+		switch {
+		case string(h.ID) == name:
 			return h, nil
+		case h.Name == name && h.Alive:
+			alive = append(alive, h)
+		case h.Name == name:
+			named = append(named, h)
 		}
+	}
+	switch {
+	case len(alive) == 1:
+		return alive[0], nil
+	case len(alive) > 1:
+		return Host{}, &view.AmbiguousError{ID: name, Names: each(alive, func(h Host) string { return string(h.ID) })}
+	case len(named) > 0:
+		return named[0], nil
 	}
 	return Host{}, &keep.NotFoundError{What: "host", ID: name}
 }
@@ -127,7 +143,8 @@ func (s *Server) host(ctx context.Context, name string) (Host, error) {
 	if s.cfg.Hosts == nil {
 		return Host{}, &keep.NotFoundError{What: "host", ID: name}
 	}
-	return ShowHost(ctx, s.cfg.Hosts, name)
+	h, err := ShowHost(ctx, s.cfg.Hosts, name)
+	return h, ambiguous(err)
 }
 
 // ListHosts returns every host that the store knows, the newest first.
