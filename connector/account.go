@@ -25,6 +25,7 @@ type Credential struct {
 	Value      string // a token, an API key, or user:password
 	OAuth      bool   // Value is an access token
 	Subject    string // whom it belongs to, as the service says; empty: not known
+	Pack       string // of the service that it is a credential of; empty: not known
 	Generation int64
 	Secrets    []string // texts that must never show
 	Resource   string   // address to which it may be sent, with what is below; empty: it is for whoever names the account

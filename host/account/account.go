@@ -196,7 +196,7 @@ func (m *Manager) Credential(ctx context.Context, name string) (connector.Creden
 	if err := given(ctx, name, ownerOf(a, o.content)); err != nil {
 		return connector.Credential{}, err
 	}
-	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Generation: a.Generation}
+	c := connector.Credential{Value: cmp.Or(o.content.Value, o.content.Access), OAuth: o.content.Access != "", Subject: a.Subject, Pack: a.Pack, Generation: a.Generation}
 	c.Secrets = slices.Clone(o.secrets)
 	if o.content.Client != nil {
 		c.Resource = o.content.Client.Resource

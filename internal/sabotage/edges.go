@@ -131,6 +131,8 @@ var edgesBreaks = []Break{
 		`e.attempt() != c.Attempt, d.swept.Get(d.w):`, `e.attempt() != c.Attempt:`, "./law/commit -run TestSweepAndRedo"},
 	{"lookup-that-says-it-is-marked-and-is-not", "once", "connector/logsink/logsink.go",
 		`holds(raw, m.Token)`, `holds(raw, m.Token) || holds(raw, "token-1")`, "./connector/logsink"},
+	{"account-of-another-service", "bound-to-its-world", "cmd/keep/internal/config/account.go",
+		`return err == nil && !p.sharesService(own)`, `return false`, "./cmd/keep/internal/config -run TestAccountOfAnotherService"},
 	{"rotated-log-is-a-witness", "witnessed", "connector/logsink/logsink.go",
 		`errors.Is(err, io.EOF) && !goesBack {`, `false {`, "./connector/logsink -run TestRotatedFile"},
 	{"effect-of-an-attempt-before-is-believed", "once", "engine/reconcile.go",

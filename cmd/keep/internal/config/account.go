@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -107,14 +108,14 @@ func accountsIn(headers map[string]string) []string {
 type liveAuth struct {
 	v       *vault
 	account string            // whose credential goes where the pack says; empty: none
-	pack    PackAuth          // of account
+	pack    Pack              // of the connection, if account is not empty
 	headers map[string]string // with ${account:NAME} in them
 	names   []string          // of all accounts
 }
 
 // live moves the headers that name accounts out of a configuration, and returns the names
 // of all accounts of the connection. An account may be empty.
-func (v *vault) live(cfg *httpapi.Config, account string, pack PackAuth) []string {
+func (v *vault) live(cfg *httpapi.Config, account string, pack Pack) []string {
 	l := &liveAuth{v: v, account: account, pack: pack, headers: map[string]string{}}
 	plain := map[string]string{}
 	for name, value := range cfg.Headers {
@@ -147,6 +148,9 @@ func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error)
 	a := httpapi.Authorization{Header: map[string]string{}, Query: map[string]string{}, Credentials: map[string]connector.Credential{}}
 	for _, name := range l.names {
 		c, err := liveAccounts{l.v, ""}.Credential(ctx, name)
+		if err == nil && name == l.account {
+			err = l.v.checkService(name, c, l.pack)
+		}
 		if err != nil {
 			return a, err
 		}
@@ -159,7 +163,7 @@ func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error)
 		})
 	}
 	if l.account != "" {
-		l.pack.put(a.Credentials[l.account].Value, a.Header, a.Query)
+		l.pack.Auth.put(a.Credentials[l.account].Value, a.Header, a.Query)
 	}
 	for _, value := range a.Header {
 		if _, word, ok := strings.Cut(value, " "); ok {
@@ -167,6 +171,43 @@ func (l *liveAuth) Authorize(ctx context.Context) (httpapi.Authorization, error)
 		}
 	}
 	return a, nil
+}
+
+// checkService returns a failure if a credential is known to be of another service than that of a pack: connecting another pack
+// under the name of an account, or a wrong name in keep.toml, would give it to a stranger. One account may serve several packs, such as
+// those of Google, or a copy of a pack under another name.
+func (v *vault) checkService(account string, c connector.Credential, p Pack) error {
+	if !otherService(v.dir, c.Pack, p) {
+		return nil
+	}
+	f := keep.Failf(keep.ClassPermission, keep.CodeAccount, "the account %s is of %s, and is not sent to %s: connect one of %[3]s under another name, keep connect %[3]s --name NAME, and write account = \"NAME\"", account, c.Pack, p.Name)
+	f.Account, f.Generation = account, c.Generation
+	return f
+}
+
+// otherService reports whether the credential of a pack is known to be of another service than that of p. A pack that is gone says nothing.
+func otherService(dir, pack string, p Pack) bool {
+	if pack == "" || pack == p.Name {
+		return false
+	}
+	own, err := OnePack(dir, pack)
+	return err == nil && !p.sharesService(own)
+}
+
+// OtherService reports whether an account of one pack is known to be of another service than that of the pack of a connection.
+func (c *Config) OtherService(account, of string) bool {
+	p, err := OnePack(c.Dir, of)
+	return err == nil && otherService(c.Dir, account, p)
+}
+
+// sharesService reports whether two packs are of one service: their tokens, or their addresses, are from one place.
+func (p Pack) sharesService(other Pack) bool {
+	if p.Auth.TokenURL != "" && p.Auth.TokenURL == other.Auth.TokenURL {
+		return true
+	}
+	one, err := url.Parse(p.BaseURL)
+	two, otherErr := url.Parse(other.BaseURL)
+	return err != nil || otherErr != nil || one.Host == "" || two.Host == "" || strings.EqualFold(one.Host, two.Host)
 }
 
 // Refused asks for other credentials.
@@ -309,7 +350,7 @@ func (c *Config) Needs(tools []keep.ToolName) (needs []Need) {
 // A connection that uses the account is preferred: it may have another address or other headers than
 // the pack.
 func (c *Config) TestCredential(ctx context.Context, p Pack, account string, accounts connector.Accounts) error {
-	v := &vault{accounts: accounts}
+	v := &vault{accounts: accounts, dir: c.Dir}
 	if len(c.Connections) > 0 {
 		if v = c.Connections[0].v; v.accounts == nil { // a running host has set it
 			v.accounts = accounts
@@ -317,7 +358,7 @@ func (c *Config) TestCredential(ctx context.Context, p Pack, account string, acc
 	}
 	cfg := p.Config
 	cfg.Headers = maps.Clone(cfg.Headers)
-	v.live(&cfg, account, p.Auth)
+	v.live(&cfg, account, p)
 	open := func() (*connector.Connection, error) { return httpapi.New(p.Name, cfg) }
 	for _, conn := range c.Connections {
 		if conn.Connector == p.Name && slices.Contains(conn.Accounts, account) {

@@ -3,6 +3,7 @@ package config_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -154,5 +156,66 @@ path = "/read"
 	pin := string(change.(connector.Pinner).Pin())
 	if strings.Contains(pin, "token-of") || !strings.Contains(pin, "mine") {
 		t.Errorf("pin %s", pin)
+	}
+}
+
+// The credential of one service is not sent to another, whatever keep.toml names: it would be a stranger's to use. Packs that get their
+// tokens from one place, or that have one address, share accounts.
+func TestAccountOfAnotherService(t *testing.T) {
+	var got atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		got.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"id":"x","ok":true}`)
+	}))
+	defer srv.Close()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "keep.toml"), []byte(`
+[connections.a]
+connector = "stripe"
+base_url = "`+srv.URL+`"
+account = "mine"
+[connections.b]
+connector = "google-calendar"
+base_url = "`+srv.URL+`"
+account = "mine"
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Options{Dir: dir, File: filepath.Join(dir, "keep.toml"), Environ: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := account.New(account.Config{Store: memory.New(), Ring: cfg.Ring})
+	cfg.UseAccounts(m)
+	conns, err := cfg.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		pack  string
+		sends []bool // from the connections of Stripe and of Google
+	}{
+		{"slack", []bool{false, false}},
+		{"stripe", []bool{true, false}},
+		{"gmail", []bool{false, true}},
+		{"gone", []bool{true, true}},
+	} {
+		if _, err := m.Connect(t.Context(), keep.Account{Name: "mine", Pack: c.pack, Style: "bearer"}, seal.Content{Value: "canary"}); err != nil {
+			t.Fatal(err)
+		}
+		for i, tool := range []string{"getCustomer", "getEvent"} {
+			params := []string{`{"id":"x"}`, `{"calendarId":"a","eventId":"b"}`}[i]
+			n := slices.IndexFunc(conns[i].Tools, func(t connector.Tool) bool { return t.Spec().Name == tool })
+			got.Store(0)
+			_, err := conns[i].Tools[n].(connector.Reader).Read(t.Context(), json.RawMessage(params))
+			f, _ := errors.AsType[*keep.Failure](err)
+			if other := cfg.OtherService(c.pack, []string{"stripe", "google-calendar"}[i]); other == c.sends[i] {
+				t.Errorf("keep check says of an account of %s at %s that it is of another service: %t", c.pack, tool, other)
+			}
+			if sent := got.Load() > 0; sent != c.sends[i] || !sent && (f == nil || f.Class != keep.ClassPermission || f.Account != "mine" || strings.Contains(f.Message, "canary")) {
+				t.Errorf("an account of %s at %s: sent %t, %v", c.pack, tool, sent, err)
+			}
+		}
 	}
 }

@@ -247,7 +247,7 @@ func (b *binder) settings(name, at string, n *node, v *vault, text string, k kin
 	var accounts []string
 	switch c := settings.Interface().(type) {
 	case *httpapi.Config:
-		accounts = v.live(c, "", PackAuth{})
+		accounts = v.live(c, "", Pack{})
 	case *mail.Config:
 		if c.Account != "" {
 			c.Accounts, accounts = liveAccounts{v, ""}, []string{c.Account}

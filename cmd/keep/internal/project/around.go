@@ -159,6 +159,10 @@ func (a *Around) accounts(needs []config.Need, list []keep.Account) (found []ter
 			warn("account-not-connected", "the account %s is not connected in the database, and %s needs it; run: keep connect %s --name %s", n.Account, n.Tool, cmp.Or(packOf(list, i), n.Pack), n.Account)
 			continue
 		}
+		if a.Cfg.OtherService(list[i].Pack, n.Pack) {
+			warn("account-of-another-service", "the account %s is of %s, and %s, which names it, is of %s: nothing is sent with it; run: keep connect %s --name NAME, and write account = \"NAME\"", n.Account, list[i].Pack, n.Tool, n.Pack, n.Pack)
+			continue
+		}
 		missing := slices.DeleteFunc(slices.Clone(n.Scopes), func(s string) bool { return slices.Contains(list[i].Scopes, s) })
 		if len(missing) > 0 && list[i].Style == "oauth2" {
 			warn("scope-missing", "the account %s was not given %s, which %s needs; run: keep connect %s --name %s", n.Account, strings.Join(missing, " "), n.Tool, list[i].Pack, n.Account)
