@@ -544,24 +544,58 @@ func TestLargeObject(t *testing.T) {
 	if got, code := class(t, err); got != keep.ClassLogic || code != "answer-too-large" || !strings.Contains(err.Error(), "offset: 0") {
 		t.Errorf("without an offset: %v", err)
 	}
-	var got []byte
-	for offset := int64(0); ; {
-		var piece struct {
-			Base64 []byte
-			Size   int
-			Next   *int64
+	type part struct {
+		Base64 []byte
+		ETag   string
+		Next   *int64
+	}
+	get := func(offset int64, etag string) (p part) {
+		t.Helper()
+		params := fmt.Sprintf(`{"key":%q,"offset":%d}`, key, offset)
+		if etag != "" {
+			params = fmt.Sprintf(`{"key":%q,"offset":%d,"etag":%q}`, key, offset, etag)
 		}
-		if err := json.Unmarshal([]byte(read(t, conn, "get", fmt.Sprintf(`{"key":%q,"offset":%d}`, key, offset))), &piece); err != nil {
+		if err := json.Unmarshal([]byte(read(t, conn, "get", params)), &p); err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, piece.Base64...)
-		if piece.Next == nil {
-			break
-		}
-		offset = *piece.Next
+		return p
+	}
+	p := get(0, "")
+	got, first := p.Base64, p.ETag
+	for p.Next != nil {
+		p = get(*p.Next, first)
+		got = append(got, p.Base64...)
 	}
 	if string(got) != string(content) {
 		t.Errorf("%d bytes, want %d", len(got), len(content))
+	}
+
+	// Parts of two versions are never put together.
+	content[0]++
+	if _, err := mutate(t, conn, "put", "bigger", fmt.Sprintf(`{"key":%q,"overwrite":%q,"base64":%q}`, key, first, base64.StdEncoding.EncodeToString(content))); err != nil {
+		t.Fatal(err)
+	}
+	for params, want := range map[string]string{fmt.Sprintf(`{"key":%q,"offset":100}`, key): "bad-params", fmt.Sprintf(`{"key":%q,"offset":100,"etag":%q}`, key, first): "changed"} {
+		_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(params))
+		if _, code := class(t, err); code != want {
+			t.Errorf("%s: %v, want the code %s", params, err, want)
+		}
+	}
+}
+
+// A service that knows no condition shows another version all the same, which is not taken for the one that was asked for.
+func TestServiceWithoutConditions(t *testing.T) {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"later"`)
+		w.Header().Set("Content-Range", "bytes 10-19/20")
+		w.WriteHeader(http.StatusPartialContent)
+		fmt.Fprint(w, "0123456789")
+	}))
+	defer service.Close()
+	conn := open(t, config(strings.TrimPrefix(service.URL, "http://")))
+	_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(`{"key":"a","offset":10,"etag":"first"}`))
+	if got, code := class(t, err); got != keep.ClassTransient || code != "changed" {
+		t.Errorf("a part of another version: %v", err)
 	}
 }
 
@@ -570,6 +604,7 @@ func TestLargeObject(t *testing.T) {
 func TestServiceWithoutRanges(t *testing.T) {
 	for _, where := range []string{"", "bytes 0-9/30", "bytes 20-29/30"} {
 		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("ETag", `"e"`)
 			if where != "" {
 				w.Header().Set("Content-Range", where)
 				w.WriteHeader(http.StatusPartialContent)
@@ -578,7 +613,7 @@ func TestServiceWithoutRanges(t *testing.T) {
 		}))
 		defer service.Close()
 		conn := open(t, config(strings.TrimPrefix(service.URL, "http://")))
-		_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(`{"key":"a","offset":10}`))
+		_, err := tool(t, conn, "get").(connector.Reader).Read(t.Context(), json.RawMessage(`{"key":"a","offset":10,"etag":"e"}`))
 		if got, code := class(t, err); got != keep.ClassPrecondition || code != "no-ranges" {
 			t.Errorf("of the range %q: %v", where, err)
 		}

@@ -41,8 +41,8 @@ func (s *service) tools() []connector.Tool {
 		}, s.list},
 		&reader{s, connector.Spec{
 			Name: "get", Effect: connector.Get,
-			Description: "Reads an object: text if it is UTF-8, else base64. Null if there is none. One over 700 KiB is read in parts, as base64: pass offset 0, then next of each part, until it is null. Without offset it fails.",
-			Params:      object(`"key"`, keyProperty+`,"offset":{"type":"integer","minimum":0}`),
+			Description: "Reads an object: text if it is UTF-8, else base64. Null if there is none. One over 700 KiB is read in parts, as base64: pass offset 0, then next of each part with the etag of the first one, until it is null. Without offset it fails.",
+			Params:      object(`"key"`, keyProperty+`,"offset":{"type":"integer","minimum":0},"etag":{"type":"string","minLength":1,"description":"of the version that is read; required with an offset above 0"}`),
 			Result: json.RawMessage(`{"type":["object","null"],"required":["key","type","size","etag","modified","metadata","next"],"properties":{
 				"key":{"type":"string"},"text":{"type":"string"},"base64":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},
 				"etag":{"type":"string"},"modified":{"type":"string"},"metadata":{"type":"object","additionalProperties":{"type":"string"}},
@@ -223,26 +223,32 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 	var p struct {
 		Key    string `json:"key"`
 		Offset *int64 `json:"offset"` // nil: all of it, or nothing
+		ETag   string `json:"etag"`   // empty: any version
 	}
 	err := decode(params, &p)
 	if err == nil {
 		err = checkKey(p.Key)
 	}
-	if err != nil {
-		return nil, s.bad("get", err)
-	}
-	r := request{method: http.MethodGet, key: p.Key, limit: maxPiece, header: http.Header{}}
 	offset := int64(0)
 	if p.Offset != nil {
 		offset = *p.Offset
 	}
-	if offset > 0 {
-		r.header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, offset+maxPiece-1))
+	switch {
+	case err != nil:
+	case !isHeader(p.ETag):
+		err = errors.New("etag must be printable ASCII")
+	case offset > 0 && p.ETag == "":
+		err = errors.New("pass the etag of the first part beside offset, so that all parts are of one version")
 	}
-	a, err := s.send(ctx, r)
+	if err != nil {
+		return nil, s.bad("get", err)
+	}
+	a, err := s.send(ctx, request{method: http.MethodGet, key: p.Key, limit: maxPiece, header: partOf(offset, p.ETag)})
 	switch {
 	case err != nil:
 		return nil, s.lost(ctx, "get", false, err)
+	case p.ETag != "" && (a.status == http.StatusPreconditionFailed || a.lacks(p.Key) || a.status/100 == 2 && a.etag() != strings.Trim(p.ETag, `"`)):
+		return nil, s.failf("get", keep.ClassTransient, "changed", "%s is not the version %s any more: read it anew from its beginning", p.Key, p.ETag)
 	case a.lacks(p.Key):
 		return nil, nil
 	case a.status != http.StatusOK && a.status != http.StatusPartialContent:
@@ -272,6 +278,18 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 		out["base64"] = base64.StdEncoding.EncodeToString(body)
 	}
 	return out, nil
+}
+
+// partOf returns the headers of a request for the part of a version from an offset on.
+func partOf(offset int64, etag string) http.Header {
+	h := http.Header{}
+	if offset > 0 {
+		h.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, offset+maxPiece-1))
+	}
+	if etag != "" {
+		h.Set("If-Match", `"`+strings.Trim(etag, `"`)+`"`)
+	}
+	return h
 }
 
 // size returns the size of the whole object.
