@@ -134,7 +134,7 @@ var edgesBreaks = []Break{
 	{"account-of-another-service", "bound-to-its-world", "cmd/keep/internal/config/account.go",
 		`return err == nil && !p.sharesService(own)`, `return err == nil && own.Name == ""`, "./cmd/keep/internal/config -run TestAccountOfAnotherService"},
 	{"parts-of-two-versions", "witnessed", "connector/s3/tools.go",
-		`a.status/100 == 2 && a.etag() != strings.Trim(p.ETag, `+"`\"`"+`)`, `false`, "./connector/s3 -run TestServiceWithoutConditions"},
+		`a.status/100 == 2 && a.etag() != strings.Trim(p.ETag, ` + "`\"`" + `)`, `false`, "./connector/s3 -run TestServiceWithoutConditions"},
 	{"rotated-log-is-a-witness", "witnessed", "connector/logsink/logsink.go",
 		`errors.Is(err, io.EOF) && !goesBack {`, `false {`, "./connector/logsink -run TestRotatedFile"},
 	{"effect-of-an-attempt-before-is-believed", "once", "engine/reconcile.go",

@@ -93,6 +93,12 @@ func (s *Stripe) Running(r *http.Request) {
 	s.keep(r.Header.Get("Idempotency-Key"), stripeKey{running: true})
 }
 
+// Failed keeps the answer of a request that was performed, or was not, and answered with 500.
+func (s *Stripe) Failed(r *http.Request, body []byte, answer Reply) {
+	params, _ := url.ParseQuery(string(body)) // that Change has read
+	s.keep(r.Header.Get("Idempotency-Key"), stripeKey{params: params.Encode(), reply: answer})
+}
+
 // Read lists objects.
 func (s *Stripe) Read(r *http.Request) Reply {
 	q := r.URL.Query()

@@ -47,6 +47,12 @@ type Runner interface {
 	Running(r *http.Request)
 }
 
+// A Keeper is a Service that answers a request again as it did the first time, also if that was with an error of its own.
+type Keeper interface {
+	// Failed says that a request was answered with 500.
+	Failed(r *http.Request, body []byte, answer Reply)
+}
+
 // A Twin is a running service.
 type Twin struct {
 	Secret string // what it wants to know of its callers
@@ -165,6 +171,12 @@ func (t *Twin) change(r *http.Request, body []byte) (connectortest.Fault, Reply)
 	if name != "" && len(t.script) > 0 {
 		f, t.script = t.script[0], t.script[1:]
 	}
+	keeper, keeps := t.service.(Keeper)
+	defer func() {
+		if keeps && name != "" && f.Status == http.StatusInternalServerError {
+			keeper.Failed(r, body, Reply{Status: f.Status})
+		}
+	}()
 	perform := func() Reply {
 		reply := do()
 		if name != "" && !reply.Same && reply.Status/100 == 2 {

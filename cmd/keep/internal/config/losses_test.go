@@ -136,9 +136,9 @@ func misfortune(r *rand.Rand) (p plan) {
 			{Skip: true, Answer: connectortest.Lost},
 			{Skip: true, Answer: connectortest.WrongBody},
 			{Late: true, Answer: connectortest.Lost},
-			{Status: 500}, {Status: 502}, {Skip: true, Status: 503}, {Skip: true, Status: 504},
+			{Status: 500}, {Skip: true, Status: 500}, {Status: 502}, {Skip: true, Status: 503}, {Skip: true, Status: 504},
 			{Skip: true, Status: 429, RetryAfter: 0},
-		}[r.IntN(13)])
+		}[r.IntN(14)])
 	}
 	for range r.IntN(4) {
 		cut, kill := connectortest.Pass, false
