@@ -47,7 +47,7 @@ func (a *appender) Mutate(ctx context.Context, m keep.Mutation) (connector.Recei
 	if err != nil {
 		return connector.Receipt{}, err
 	}
-	c, err := a.dir.begin(ctx, "append")
+	c, err := a.dir.begin(ctx, "append", &m.CreatedAt)
 	if err != nil {
 		return connector.Receipt{}, err
 	}
@@ -72,7 +72,7 @@ func (a *appender) Reconcile(ctx context.Context, m keep.Mutation) (connector.An
 	if err != nil {
 		return connector.Answer{}, err
 	}
-	c, err := a.dir.begin(ctx, "append")
+	c, err := a.dir.begin(ctx, "append", nil)
 	if err != nil {
 		return connector.Answer{}, err
 	}

@@ -46,5 +46,6 @@
 //
 // Marks are kept for 30 days, the newest 10,000 for longer; of more than 100,000
 // the oldest are removed. A question about a change that is older than a mark which
-// was removed is answered by a person: no mark means nothing then.
+// was removed is answered by a person: no mark means nothing then. So is one about a change that was recorded before the directory
+// .keep was there: who removes it, or mounts another volume there, takes the marks away.
 package files

@@ -3,6 +3,7 @@ package files
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -37,8 +38,12 @@ type marks struct {
 // defaultMarks are the bounds of every root.
 var defaultMarks = marks{least: 10_000, most: 100_000, age: 30 * 24 * time.Hour, each: 500}
 
-// horizonFile holds a record with the time of the latest change whose mark was removed.
+// horizonFile holds a record with the time of the latest change whose mark was removed, or before which keepDir was not there: nothing
+// is known of changes until then.
 const horizonFile = "horizon"
+
+// freshPrefix begins the name of what becomes keepDir, with its horizon. Each process makes its own: one of them becomes it.
+const freshPrefix = ".keep.new-"
 
 // Prefixes of the files in keepDir. The rest of the name is a hash.
 const (
@@ -92,30 +97,77 @@ type change struct {
 }
 
 // begin opens the root and waits for its lock until ctx ends. An error means
-// that nothing was changed.
-func (d *dir) begin(ctx context.Context, tool string) (*change, error) {
+// that nothing was changed. It is for a change that was recorded at a time; nil: for a question, to
+// which a root without marks has no answer.
+func (d *dir) begin(ctx context.Context, tool string, made *time.Time) (*change, error) {
 	root, err := d.open(tool)
 	if err != nil {
 		return nil, err
 	}
 	c := &change{dir: d, tool: tool, root: root}
-	if err := c.acquire(ctx); err != nil {
+	if err = c.prepare(made); err == nil {
+		err = c.acquire(ctx)
+	}
+	if err != nil {
 		root.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
+// prepare makes the directory of marks for a change that was recorded at a time, with the horizon before it: where there are no marks,
+// they may have been removed, and the root may be another one, such as the place of a volume that is not mounted.
+func (c *change) prepare(made *time.Time) error {
+	info, err := c.root.Lstat(keepDir)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return c.dir.failf(c.tool, keep.ClassPrecondition, "not-a-directory", "%s in the root must be a directory", keepDir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return c.dir.fail(c.tool, "look for "+keepDir, err)
+	case made == nil:
+		return c.dir.failf(c.tool, keep.ClassPrecondition, "mark-forgotten",
+			"the root has no directory %s, which has the marks of changes: it was removed, or this is another directory than that of the call; only a person can look", keepDir)
+	}
+	fresh := freshPrefix + rand.Text()
+	if err = c.makeFresh(fresh, *made); err == nil {
+		err = c.root.Rename(fresh, keepDir)
+	}
+	if err != nil {
+		c.root.RemoveAll(fresh)
+		if now, gone := c.root.Lstat(keepDir); gone == nil && now.IsDir() { // another process was faster
+			err = nil
+		}
+	}
+	if err == nil {
+		err = c.syncDir(".")
+	}
+	if err != nil {
+		return c.dir.fail(c.tool, "make "+keepDir, err)
+	}
+	return nil
+}
+
+// makeFresh makes what becomes the directory of marks.
+func (c *change) makeFresh(name string, made time.Time) error {
+	raw, err := json.Marshal(record{Tool: horizonFile, Made: made.Add(-time.Millisecond)})
+	if err != nil {
+		return err
+	}
+	if err := c.root.Mkdir(name, 0o700); err != nil {
+		return err
+	}
+	if err := c.writeDurable(path.Join(name, horizonFile), raw, 0o600); err != nil {
+		return err
+	}
+	return c.syncDir(name)
+}
+
 // acquire waits for the other changes of this process, and then for those of
 // other processes.
 func (c *change) acquire(ctx context.Context) error {
 	busy := c.dir.failf(c.tool, keep.ClassTransient, "locked", "the root was locked by another change until the time was over")
-	if err := c.root.Mkdir(keepDir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return c.dir.fail(c.tool, "make "+keepDir, err)
-	}
-	if info, err := c.root.Lstat(keepDir); err != nil || !info.IsDir() {
-		return c.dir.failf(c.tool, keep.ClassPrecondition, "not-a-directory", "%s in the root must be a directory", keepDir)
-	}
 	select {
 	case c.dir.busy <- struct{}{}:
 	case <-ctx.Done():

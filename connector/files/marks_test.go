@@ -3,6 +3,8 @@ package files_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +86,48 @@ func TestMarksByTheClockOfTheRecords(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Law witnessed: a root without marks says nothing of changes from before: .keep may have been removed, and a volume not be mounted. What
+// had happened was called absent, and made again.
+func TestMarksThatWereTakenAway(t *testing.T) {
+	for _, name := range []string{"append", "write"} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			m := tool(t, open(t, files.Config{Root: root}), name).(connector.Mutator)
+			for _, n := range []int{1, 3} {
+				if _, err := m.Mutate(t.Context(), at(n)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.RemoveAll(filepath.Join(root, ".keep")); err != nil {
+				t.Fatal(err)
+			}
+			asksPerson := func(when string) {
+				t.Helper()
+				for _, n := range []int{1, 2, 3} {
+					if a, err := m.(connector.Reconciler).Reconcile(t.Context(), at(n)); class(err) != keep.ClassPrecondition {
+						t.Errorf("%s, change %d: %q, %v; want a person to look", when, n, a.Verdict, err)
+					}
+				}
+			}
+			asksPerson("without marks")
+			if _, err := os.Stat(filepath.Join(root, ".keep")); err == nil {
+				t.Error("a question made the directory of marks")
+			}
+			if _, err := m.Mutate(t.Context(), at(5)); err != nil {
+				t.Fatal(err)
+			}
+			asksPerson("with marks of later changes")
+			for n, want := range map[int]connector.Verdict{5: connector.Happened, 6: connector.Absent} {
+				if a, err := m.(connector.Reconciler).Reconcile(t.Context(), at(n)); err != nil || a.Verdict != want {
+					t.Errorf("change %d: %q, %v, want %q", n, a.Verdict, err, want)
+				}
+			}
+			if left, _ := filepath.Glob(filepath.Join(root, ".keep.new*")); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
 	}
 }

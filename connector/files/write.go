@@ -109,7 +109,7 @@ func (w *writer) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt
 	if err != nil {
 		return connector.Receipt{}, err
 	}
-	c, err := w.dir.begin(ctx, "write")
+	c, err := w.dir.begin(ctx, "write", &m.CreatedAt)
 	if err != nil {
 		return connector.Receipt{}, err
 	}
@@ -137,7 +137,7 @@ func (w *writer) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answ
 	if err != nil {
 		return connector.Answer{}, err
 	}
-	c, err := w.dir.begin(ctx, "write")
+	c, err := w.dir.begin(ctx, "write", nil)
 	if err != nil {
 		return connector.Answer{}, err
 	}
