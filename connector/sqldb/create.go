@@ -176,7 +176,7 @@ func (c *creator) Reconcile(ctx context.Context, mut keep.Mutation) (connector.A
 	var a connector.Answer
 	err = c.db.in(ctx, c.spec.Name, c.db.ledger != "", func(s session) (err error) {
 		if c.db.ledger != "" {
-			a, err = (&reconciler{mutator: c.mutator}).ask(ctx, s, mut.Token)
+			a, err = (&reconciler{mutator: c.mutator}).ask(ctx, s, mut)
 			return err
 		}
 		t, err := s.describe(ctx, p.Table)

@@ -42,7 +42,10 @@
 // So the tools are level A: a token that is there has happened, and sending it
 // again returns the stored result. A lookup inserts the token and rolls back;
 // it thereby waits for a transaction that is still open with it, and its answer
-// is exact. Rows older than the retention of the host's ledger may be deleted.
+// is exact. Rows older than the retention of the host's ledger may be deleted, and
+// no others: a token that is not there has not happened. A table that the tools made
+// has a row horizon: of calls that were recorded before it, since the table was
+// dropped or the database is another one, only a person can tell.
 //
 // With ledger_table = "" the tools are level C by their key, ByTarget: a row
 // that equals what was sent counts as ours. A row that is not there may have been

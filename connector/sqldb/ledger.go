@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/ontime"
 )
 
 // ledgerQuoted returns the ledger table for SQL.
@@ -32,6 +35,27 @@ func (db *database) hasLedger(ctx context.Context, s session) (bool, error) {
 // Start makes the ledger table, so that every recorded call can be looked up.
 func (m *mutator) Start(ctx context.Context) error { return m.db.prepareLedger(ctx, m.spec.Name) }
 
+// horizon is the token of a row that is made with the ledger table: of changes before it the table knows nothing, since there may have
+// been another one. A table that was made by hand, or by a version of before, has none.
+const horizon = "horizon"
+
+// horizonSlack is how much later than a call the table may seem to have been made, by two clocks that may go differently for a moment.
+const horizonSlack = time.Second
+
+// remembers returns an error if the ledger table was made after a call was recorded: it was dropped, or the database is another one.
+func (db *database) remembers(ctx context.Context, tool string, s session, mut keep.Mutation) error {
+	age := -1.0
+	err := s.query(ctx, "SELECT "+db.engine.ledgerAge()+" FROM "+db.ledgerQuoted()+" WHERE token = '"+horizon+"'", nil, func(values []any) (err error) {
+		text, _ := values[0].(string)
+		age, err = strconv.ParseFloat(text, 64)
+		return err
+	})
+	if err != nil || age < 0 || ontime.Now().Sub(mut.CreatedAt) < time.Duration(age*float64(time.Second))+horizonSlack {
+		return err
+	}
+	return db.failf(tool, keep.ClassPrecondition, "no-ledger", "the table %s was made after the call was recorded; only a person can tell what happened", db.ledger)
+}
+
 // prepareLedger makes the ledger table if it is missing, in a transaction of
 // its own: a right to create tables is needed only then.
 func (db *database) prepareLedger(ctx context.Context, tool string) error {
@@ -52,6 +76,9 @@ func (db *database) prepareLedger(ctx context.Context, tool string) error {
 	if err == nil && !there {
 		err = db.in(ctx, tool, true, func(s session) error {
 			if _, err := s.exec(ctx, db.engine.makeLedger(db.ledgerQuoted())); err != nil {
+				return err
+			}
+			if _, err := s.exec(ctx, "INSERT INTO "+db.ledgerQuoted()+" (token, tool) VALUES ('"+horizon+"', '') ON CONFLICT (token) DO NOTHING"); err != nil {
 				return err
 			}
 			return s.commit(ctx)
@@ -141,7 +168,7 @@ func (r *reconciler) Reconcile(ctx context.Context, mut keep.Mutation) (connecto
 		if r.db.ledger == "" {
 			a, err = r.look(ctx, s, p)
 		} else {
-			a, err = r.ask(ctx, s, mut.Token)
+			a, err = r.ask(ctx, s, mut)
 		}
 		return err
 	})
@@ -149,7 +176,7 @@ func (r *reconciler) Reconcile(ctx context.Context, mut keep.Mutation) (connecto
 }
 
 // ask looks for the token. Its own insert is rolled back.
-func (r *reconciler) ask(ctx context.Context, s session, token string) (connector.Answer, error) {
+func (r *reconciler) ask(ctx context.Context, s session, mut keep.Mutation) (connector.Answer, error) {
 	there, err := r.db.hasLedger(ctx, s)
 	if err != nil {
 		return connector.Answer{}, err
@@ -160,15 +187,17 @@ func (r *reconciler) ask(ctx context.Context, s session, token string) (connecto
 		return connector.Answer{}, r.db.failf(r.spec.Name, keep.ClassPrecondition, "no-ledger",
 			"the table %s is gone; only a person can tell what happened", r.db.ledger)
 	}
-	done, receipt, err := r.db.claim(ctx, r.spec.Name, s, token)
+	done, receipt, err := r.db.claim(ctx, r.spec.Name, s, mut.Token)
 	switch {
 	case err != nil:
 		return connector.Answer{}, err
 	case done:
 		return connector.Answer{Verdict: connector.Happened, Receipt: receipt, Detail: "the token is in " + r.db.ledger}, nil
-	default:
-		return connector.Answer{Verdict: connector.Absent, Detail: "the token is not in " + r.db.ledger}, nil
 	}
+	if err := r.db.remembers(ctx, r.spec.Name, s, mut); err != nil {
+		return connector.Answer{}, err
+	}
+	return connector.Answer{Verdict: connector.Absent, Detail: "the token is not in " + r.db.ledger}, nil
 }
 
 // look compares the row with what was sent; the database does it, since it

@@ -102,6 +102,10 @@ func (e *postgresEngine) makeLedger(quoted string) string {
 		" (token text PRIMARY KEY, tool text NOT NULL, result text, at timestamptz NOT NULL DEFAULT now())"
 }
 
+func (e *postgresEngine) ledgerAge() string {
+	return "extract(epoch FROM clock_timestamp() - at)::text"
+}
+
 // classes says what the first two characters of an SQLSTATE mean.
 var classes = map[string]keep.Class{
 	"08": keep.ClassTransient,    // connection

@@ -194,6 +194,7 @@ var placeNames = []string{"host", "port", "user", "role", "dbname", "database", 
 type engine interface {
 	dialect
 	definer
+	ledgerMaker
 
 	// begin starts a transaction on a connection of its own. An error is
 	// definite: nothing was changed.
@@ -220,9 +221,15 @@ type dialect interface {
 
 	// same returns SQL that is true if both are equal or both are null.
 	same(a, b string) string
+}
 
+// A ledgerMaker is how an engine has a ledger table.
+type ledgerMaker interface {
 	// makeLedger returns the statement that makes the ledger table.
 	makeLedger(quoted string) string
+
+	// ledgerAge is SQL for how many seconds ago a row of the ledger table was made, as text, by the clock of the database.
+	ledgerAge() string
 }
 
 // A definer is how an engine makes tables.

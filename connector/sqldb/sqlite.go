@@ -119,6 +119,10 @@ func (e *sqliteEngine) makeLedger(quoted string) string {
 		" (token TEXT PRIMARY KEY, tool TEXT NOT NULL, result TEXT, at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')))"
 }
 
+func (e *sqliteEngine) ledgerAge() string {
+	return "CAST((julianday('now') - julianday(at)) * 86400 AS TEXT)"
+}
+
 func (e *sqliteEngine) columnType(name string) string { return types[name].sqlite }
 
 func (e *sqliteEngine) schemas() bool { return false }

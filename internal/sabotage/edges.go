@@ -139,6 +139,8 @@ var edgesBreaks = []Break{
 		`case made == nil:`, `case false:`, "./connector/files -run TestMarksThatWereTakenAway"},
 	{"marks-without-a-horizon", "witnessed", "connector/files/journal.go",
 		`Made: made.Add(-time.Millisecond)}`, `Made: time.Time{}}`, "./connector/files -run TestMarksThatWereTakenAway"},
+	{"ledger-table-made-anew-is-a-witness", "witnessed", "connector/sqldb/ledger.go",
+		`if err != nil || age < 0 ||`, `if true || err != nil || age < 0 ||`, "./connector/sqldb -run TestLedgerTableThatIsMadeAnew"},
 	{"rotated-log-is-a-witness", "witnessed", "connector/logsink/logsink.go",
 		`errors.Is(err, io.EOF) && !goesBack {`, `false {`, "./connector/logsink -run TestRotatedFile"},
 	{"effect-of-an-attempt-before-is-believed", "once", "engine/reconcile.go",
