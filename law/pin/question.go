@@ -50,10 +50,11 @@ func QuestionID(tool keep.ToolName, hash string, n int) keep.EscalationID {
 	return keep.EscalationID(fmt.Sprintf("esc_tool_%s_%d", hex.EncodeToString(sum[:10]), n))
 }
 
-// maxAsked is how much of a change a question shows, in bytes.
-const maxAsked = 8 << 10
+// maxAsked is how much of a change a question shows, in bytes: what a page shows whole.
+const maxAsked = 60 << 10
 
-// Question returns what a person is asked about a tool that its server changed.
+// Question returns what a person is asked about a tool that its server changed. One that cannot show all that changed does not offer to
+// agree to it.
 func Question(id keep.EscalationID, w keep.WorkflowName, tool keep.ToolName, agreed, listed *Pin, at time.Time) keep.Escalation {
 	var b strings.Builder
 	for _, c := range Changes(agreed, listed) {
@@ -65,17 +66,22 @@ func Question(id keep.EscalationID, w keep.WorkflowName, tool keep.ToolName, agr
 		}
 	}
 	shown := strings.TrimSpace(b.String())
+	why := fmt.Sprintf("it was agreed to as %s, and is %s now; no call of it is passed on until you decide", Short(agreed.Hash), Short(listed.Hash))
+	_, wasKnown := members(agreed)
+	_, isKnown := members(listed)
+	var choices []keep.Choice
+	if wasKnown && isKnown && len(shown) <= maxAsked {
+		choices = append(choices, keep.Choice{Action: keep.Approve, Label: "Approve", Effect: "agents see the tool as it is now, and may call it"})
+	} else {
+		why += fmt.Sprintf("; not all that changed can be shown here, so it is accepted at a terminal alone: keep gateway tools accept %s", Mark(string(tool)))
+	}
 	if len(shown) > maxAsked {
 		shown = strings.ToValidUTF8(shown[:maxAsked], "") + "\n…"
 	}
 	return keep.Escalation{
 		ID: id, Kind: keep.AskToolChanged, Workflow: w, Connection: tool.Connection(), Title: Mark(string(tool)), PayloadHash: listed.Hash, CreatedAt: at,
 		Question:  fmt.Sprintf("The MCP server %s changed its tool %s. May agents call it as it is now?", tool.Connection(), Mark(string(tool))),
-		Attempted: shown,
-		Why:       fmt.Sprintf("it was agreed to as %s, and is %s now; no call of it is passed on until you decide", Short(agreed.Hash), Short(listed.Hash)),
-		Choices: []keep.Choice{
-			{Action: keep.Approve, Label: "Approve", Effect: "agents see the tool as it is now, and may call it"},
-			{Action: keep.Reject, Label: "Reject", Effect: "the tool stays stopped until its server lists it as it was agreed to, or changes it again"},
-		},
+		Attempted: shown, Why: why,
+		Choices: append(choices, keep.Choice{Action: keep.Reject, Label: "Reject", Effect: "the tool stays stopped until its server lists it as it was agreed to, or changes it again"}),
 	}
 }
