@@ -334,25 +334,25 @@ func showRepair(ctx context.Context, s proposalsStore, id string) (Proposal, err
 // differ adds the scripts and their differences. With no files, the source is another text of the file that declares
 // the workflow.
 func (out *Proposal) differ(ctx context.Context, s proposalsStore, base keep.Version, files map[string]string, entry string) error {
-	var before map[string]string
-	var entryBefore string
+	var before view.Files
 	if !base.IsZero() {
 		d, err := s.Deployment(ctx, out.Workflow, base)
 		if err != nil {
 			return err
 		}
-		before, entryBefore, entry = d.Sources(), d.Entry, cmp.Or(entry, d.Entry)
-		out.BaseSource = before[d.Entry]
+		before, entry = view.Files{Entry: d.Entry, Texts: d.Sources()}, cmp.Or(entry, d.Entry)
+		out.BaseSource = before.Texts[d.Entry]
 	}
 	if files == nil {
-		files = maps.Clone(before)
+		files = maps.Clone(before.Texts)
 		files[entry] = out.Source
 	}
 	out.Source, out.Diff = files[entry], []string{}
-	if other := view.OtherEntry(before, files, entryBefore, entry); other != "" {
+	after := view.Files{Entry: entry, Texts: files}
+	if other := view.OtherEntry(before, after); other != "" {
 		out.Diff = append(out.Diff, "=== "+other)
 	}
-	out.Diff = append(out.Diff, view.DiffText(before, files)...)
+	out.Diff = append(out.Diff, view.DiffText(before, after)...)
 	return nil
 }
 

@@ -29,31 +29,62 @@ type FileDiff struct {
 	Lines []DiffLine // none: they are the same
 }
 
+// Files are the files of a version.
+type Files struct {
+	Entry string            // the one that declares the workflow; empty: it is not known
+	Texts map[string]string // by name
+}
+
 // DiffFiles compares the files of two versions line by line: those of the newer one by name, and then those that it has
 // no more, by the names that they had. Where no name is in both, they come from two working directories: the same names below
-// the folder that the files of each share are the same files.
-func DiffFiles(before, after map[string]string) (list []FileDiff) {
-	was := nameBefore(before, after)
-	kept := make(map[string]bool)
-	for _, name := range slices.Sorted(maps.Keys(after)) {
-		kept[was(name)] = true
-		list = append(list, FileDiff{name, Diff(before[was(name)], after[name])})
+// the folder that the files of each share are the same files. A file that declares the workflow is compared with the one that did,
+// if that is there no more: it has another name.
+func DiffFiles(before, after Files) (list []FileDiff) {
+	was := nameBefore(before.Texts, after.Texts)
+	if renamed := was; movedEntry(before, after) {
+		was = func(name string) string {
+			if name == after.Entry {
+				return before.Entry
+			}
+			return renamed(name)
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(before)) {
+	kept := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(after.Texts)) {
+		kept[was(name)] = true
+		list = append(list, FileDiff{name, Diff(before.Texts[was(name)], after.Texts[name])})
+	}
+	for _, name := range slices.Sorted(maps.Keys(before.Texts)) {
 		if !kept[name] {
-			list = append(list, FileDiff{name, Diff(before[name], "")})
+			list = append(list, FileDiff{name, Diff(before.Texts[name], "")})
 		}
 	}
 	return list
 }
 
+// movedEntry reports whether the file that declares the workflow is new, and the one that did is gone.
+func movedEntry(before, after Files) bool {
+	was := nameBefore(before.Texts, after.Texts)
+	if _, there := before.Texts[was(after.Entry)]; there {
+		return false
+	}
+	for name := range after.Texts {
+		if was(name) == before.Entry {
+			return false
+		}
+	}
+	_, had := before.Texts[before.Entry]
+	_, has := after.Texts[after.Entry]
+	return had && has
+}
+
 // OtherEntry says that another file declares the workflow than in the version before, which DiffFiles does not see: each file may be as
 // it was. Empty: it is the same file, by the names that DiffFiles takes for one.
-func OtherEntry(before, after map[string]string, entryBefore, entry string) string {
-	if entryBefore == "" || nameBefore(before, after)(entry) == entryBefore {
+func OtherEntry(before, after Files) string {
+	if before.Entry == "" || nameBefore(before.Texts, after.Texts)(after.Entry) == before.Entry {
 		return ""
 	}
-	return fmt.Sprintf("The workflow is declared in %s, and not in %s.", entry, entryBefore)
+	return fmt.Sprintf("The workflow is declared in %s, and not in %s.", after.Entry, before.Entry)
 }
 
 // nameBefore returns by which name the version before has a file of the one after.
@@ -90,7 +121,7 @@ func folderOf(files map[string]string) string {
 
 // DiffText is DiffFiles for who has no page: removed lines begin with "- ", added ones with "+ ", and "…" stands for what is far
 // from a change. Where there are several files, a line "=== NAME" is above each that differs. None: they are the same.
-func DiffText(before, after map[string]string) (lines []string) {
+func DiffText(before, after Files) (lines []string) {
 	files := DiffFiles(before, after)
 	for _, f := range files {
 		if len(f.Lines) > 0 && len(files) > 1 {

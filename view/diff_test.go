@@ -61,13 +61,43 @@ func TestDiffOfFolders(t *testing.T) {
 		{nil, "flows/lib/old.ts changed, flows/lib/x.ts changed, flows/w.ts changed"},
 	} {
 		var got []string
-		for _, f := range view.DiffFiles(before, tt.after) {
+		for _, f := range view.DiffFiles(view.Files{Texts: before}, view.Files{Texts: tt.after}) {
 			if len(f.Lines) > 0 {
 				got = append(got, f.Name+" changed")
 			}
 		}
 		if s := strings.Join(got, ", "); s != tt.want {
 			t.Errorf("to %v: %s, want %s", tt.after, s, tt.want)
+		}
+	}
+}
+
+// Who proposes a script without its file names it as he likes: it is compared with the one that declared the workflow, line by line.
+func TestDiffOfAnEntryOfAnotherName(t *testing.T) {
+	before := view.Files{Entry: "flows/w.js", Texts: map[string]string{"flows/w.js": "a\nb\n", "flows/lib/x.js": "x\n"}}
+	for _, tt := range []struct {
+		entry string
+		after map[string]string
+		want  string
+	}{
+		{"workflow.js", map[string]string{"workflow.js": "a\nB\n", "lib/x.js": "x\n"}, "workflow.js -b +B"},
+		{"flows/v.js", map[string]string{"flows/v.js": "a\nB\n", "flows/lib/x.js": "x\n"}, "flows/v.js -b +B"},
+		{"flows/v.js", map[string]string{"flows/v.js": "c\n", "flows/w.js": "a\nb\n", "flows/lib/x.js": "x\n"}, "flows/v.js +c"}, // the other one is still there
+		{"flows/lib/x.js", map[string]string{"flows/lib/x.js": "x\n"}, "flows/w.js -a -b"},                                       // this one was there before
+	} {
+		var got []string
+		for _, f := range view.DiffFiles(before, view.Files{Entry: tt.entry, Texts: tt.after}) {
+			if len(f.Lines) > 0 {
+				got = append(got, f.Name)
+			}
+			for _, l := range f.Lines {
+				if s := l.String(); l.Added() || l.Removed() {
+					got = append(got, s[:1]+s[2:])
+				}
+			}
+		}
+		if s := strings.Join(got, " "); s != tt.want {
+			t.Errorf("%s of %v: %s, want %s", tt.entry, tt.after, s, tt.want)
 		}
 	}
 }

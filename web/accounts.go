@@ -42,6 +42,9 @@ func (a accountRow) Lost() bool { return a.Status == keep.AccountNeedsReconnect 
 // Revoked reports whether nothing is left of the account to work on.
 func (a accountRow) Revoked() bool { return a.Status == keep.AccountRevoked }
 
+// Renews reports whether there may be new tokens without a person; of a key that was typed there are none.
+func (a accountRow) Renews() bool { return a.Style == "oauth2" }
+
 // Word is the status in words.
 func (a accountRow) Word() string { return strings.ReplaceAll(string(a.Status), "_", " ") }
 
@@ -119,6 +122,15 @@ func (s *site) account(r *http.Request) (page, error) {
 	return p, nil
 }
 
+// An accountError says why an account could not be tested, renewed or revoked.
+type accountError struct {
+	of  accountRow
+	err error
+}
+
+// Error says why.
+func (e *accountError) Error() string { return e.err.Error() }
+
 // doAccount tests, renews or revokes an account.
 func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 	p, err := s.account(r)
@@ -144,7 +156,7 @@ func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 	}
 	if err != nil { // it may be the service's, or ours, and says what was done and what not
 		s.log.WarnContext(r.Context(), "do what an admin asked with an account", "account", a.Name, "do", r.PathValue("verb"), "err", err)
-		return "", "", refusef("%v", err)
+		return "", "", &accountError{a, err}
 	}
 	// It is read again: a renewal may end without an error and leave an account that needs a person.
 	if p, err = s.account(r); err != nil {

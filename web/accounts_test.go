@@ -92,6 +92,27 @@ func TestAccounts(t *testing.T) {
 	root.post("/accounts/work-mail/test").want(t, 200, "The service accepts the account.")
 }
 
+// Who connects an account finds the name under which keep.toml uses it and nobody connected one, and is offered nothing that is refused
+// in any case; what a service refuses leads back to the account.
+func TestConnectNamesWhatIsUsed(t *testing.T) {
+	w := newWorld(t)
+	w.site.Close()
+	kept := shelved()
+	kept.list = append(kept.list, api.AccountDetail{Account: api.Account{Name: "shop", Pack: "stripe", Style: "basic", Status: keep.AccountOK, Generation: 1, ConnectedBy: "ada", ConnectedAt: api.Time(time.Now())}})
+	w.serve(web.Config{Store: w.db, Actor: w.host, Accounts: kept, Connector: offering{}})
+	root := w.as("root", access.Admin)
+	root.get("/connect").want(t, 200, "<code>keep.toml</code> uses <code>other-mail</code>, <code>work-mail</code>")
+	root.get("/connect/gmail").want(t, 200, `name="name" value="other-mail"`, "<code>keep.toml</code> uses <code>other-mail</code>, <code>work-mail</code>")
+	root.get("/connect/gmail?name=mine").want(t, 200, `name="name" value="mine"`)
+	root.get("/connect/stripe").want(t, 200, `name="name" value="stripe"`)
+	shop := root.get("/accounts/shop")
+	if shop.want(t, 200, "/accounts/shop/test"); strings.Contains(shop.body, "/renew") {
+		t.Error("new tokens are offered of a key that was typed")
+	}
+	root.get("/accounts/work-mail").want(t, 200, "/accounts/work-mail/renew")
+	root.post("/accounts/shop/test").want(t, 400, "&lt;b&gt;401", `<a href="/accounts/shop">Show it</a>`)
+}
+
 // In a browser, by day and by night and on a phone: an admin revokes an account, with a
 // second press.
 func TestAccountsInABrowser(t *testing.T) {

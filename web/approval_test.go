@@ -32,7 +32,7 @@ func TestApprovalIsSeenWhole(t *testing.T) {
 	if strings.Contains(list.body, `value="approve"`) {
 		t.Error("the list offers to approve what it hides part of")
 	}
-	ask("POST", "/inbox/esc_1", url.Values{"action": {"approve"}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "does not show all of what would be sent")
+	ask("POST", "/inbox/esc_1", url.Values{"action": {"approve"}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "does not show all of what")
 	ask("GET", "/inbox/esc_1", nil).want(t, http.StatusOK, `value="approve"`, "this is its beginning", "/inbox/esc_1/attempted")
 	if file := ask("GET", "/inbox/esc_1/attempted", nil); file.body != attempted {
 		t.Errorf("the download has %d bytes, want all %d", len(file.body), len(attempted))

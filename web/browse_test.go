@@ -178,7 +178,7 @@ type offering struct{ web.Connector }
 // Offers returns them.
 func (offering) Offers(context.Context) ([]web.Offer, error) {
 	return []web.Offer{
-		{Pack: "gmail", Title: "Gmail", OAuth: true, Style: "oauth2", Docs: "https://developers.google.com/gmail/api"},
+		{Pack: "gmail", Names: []string{"other-mail", "work-mail"}, Title: "Gmail", OAuth: true, Style: "oauth2", Docs: "https://developers.google.com/gmail/api"},
 		{Pack: "hubspot", Title: "HubSpot", OAuth: true, Style: "oauth2", Missing: `packs.hubspot of keep.toml has no client_id <b>`},
 		{Pack: "stripe", Title: "Stripe", Style: "bearer", Docs: "https://docs.stripe.com/api"},
 	}, nil

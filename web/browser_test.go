@@ -153,7 +153,7 @@ func (t *tab) leaves(selector string) {
 // says waits until the page shows a text.
 func (t *tab) says(text string) {
 	t.Helper()
-	t.sees(fmt.Sprintf("document.querySelector('#page').innerText.includes(%q)", text))
+	t.sees(fmt.Sprintf("document.querySelector('#main').innerText.includes(%q)", text))
 }
 
 // click presses what a selector finds.

@@ -3,7 +3,6 @@ package web
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
@@ -29,11 +28,16 @@ func (b budgetCard) Percent() int {
 	return int(min(100, b.Balance.Spent.Number()/b.Balance.Limit.Number()*100))
 }
 
+// shownEntries bounds the calls of a budget that the page shows.
+const shownEntries = 20
+
+// Older is how many calls the page does not show.
+func (b budgetCard) Older() int { return max(len(b.Entries)-shownEntries, 0) }
+
 // Newest returns the entries that the page shows, newest first.
 func (b budgetCard) Newest() []budget.Entry {
-	const shown = 20
 	var out []budget.Entry
-	for i := len(b.Entries) - 1; i >= 0 && len(out) < shown; i-- {
+	for i := len(b.Entries) - 1; i >= 0 && len(out) < shownEntries; i-- {
 		out = append(out, b.Entries[i])
 	}
 	return out
@@ -44,7 +48,7 @@ func (s *site) budgets(r *http.Request) (page, error) {
 	p := page{Title: "Budgets", Section: "connections", Watch: []feed.Kind{feed.Mutation, feed.Escalation}}
 	var d budgetsData
 	if s.cfg.Budgets != nil {
-		all, err := view.ReadBudgets(r.Context(), s.cfg.Store, s.cfg.Budgets(), time.Now())
+		all, err := view.ReadBudgets(r.Context(), s.cfg.Store, s.cfg.Budgets(), s.cfg.Clock())
 		if err != nil {
 			return p, err
 		}

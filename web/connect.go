@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -36,10 +37,11 @@ type Connector interface {
 // An Offer is a pack of which an account can be connected.
 type Offer struct {
 	Pack, Title string
-	OAuth       bool   // a page of the service asks; else a credential is typed
-	Style       string // how a credential is sent
-	Docs        string // of the service
-	Missing     string // what keep.toml lacks for it, as an error says it; empty: nothing
+	Names       []string // of accounts that connections of the pack use; sorted
+	OAuth       bool     // a page of the service asks; else a credential is typed
+	Style       string   // how a credential is sent
+	Docs        string   // of the service
+	Missing     string   // what keep.toml lacks for it, as an error says it; empty: nothing
 }
 
 // An UnconnectedError says why nothing was connected. Its text holds no secret.
@@ -104,12 +106,25 @@ func (s *site) connectForm(r *http.Request) (page, error) {
 	}
 	d := connectData{Offer: o, Name: r.URL.Query().Get("name"), Redirect: s.callback(r)}
 	if d.Name == "" {
-		d.Name = o.Pack
+		if d.Name, err = s.wantedName(r.Context(), o); err != nil {
+			return page{}, err
+		}
 	}
 	if d.Replaces, _, err = s.accountNamed(r.Context(), d.Name); err != nil {
 		return page{}, err
 	}
 	return page{Title: "Connect " + o.Title, Section: "connections", Data: d}, nil
+}
+
+// wantedName returns the name under which an account of a pack is connected unless a person chooses another one: what connections use
+// and nobody connected comes first.
+func (s *site) wantedName(ctx context.Context, o Offer) (string, error) {
+	for _, name := range o.Names {
+		if there, _, err := s.accountNamed(ctx, name); err != nil || there == nil {
+			return name, err
+		}
+	}
+	return cmp.Or(append(slices.Clone(o.Names), o.Pack)...), nil
 }
 
 // accountNamed returns the account of a name that something is left of, nil if there is none, and when what is there was connected.

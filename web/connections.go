@@ -28,6 +28,7 @@ type connectionRow struct {
 	Testable        bool             // has a read that needs no params
 	Limits          string           // in words; empty: none
 	Use             *view.Connection // nil: it was never limited or shut
+	Due             bool             // the time of the next try is over, and nobody made a call since
 }
 
 // IsShut reports whether nobody uses the connection now.
@@ -36,6 +37,9 @@ func (c connectionRow) IsShut() bool { return c.Use != nil && c.Use.State != vie
 // Shut says why nobody uses the connection now.
 func (c connectionRow) Shut() template.HTML {
 	w := lifecycle.Wait{Kind: lifecycle.WaitsForLimit, Since: c.Use.Since, Until: c.Use.NextProbe, Why: c.Use.Sentence()}
+	if c.Due {
+		w.Until, w.Why = time.Time{}, w.Why+"; whoever makes a call next tries it"
+	}
 	return waitHTML(w)
 }
 
@@ -77,7 +81,7 @@ func (s *site) connections(r *http.Request) (page, error) {
 	for _, c := range s.cfg.Connections {
 		row := connectionRow{Name: c.Name, Connector: c.Connector, Limits: c.Limits.String()}
 		if i := slices.IndexFunc(used, func(u view.Connection) bool { return u.Name == c.Name }); i >= 0 {
-			row.Use = &used[i]
+			row.Use, row.Due = &used[i], !used[i].NextProbe.After(s.cfg.Clock())
 		}
 		for _, t := range c.Tools {
 			tool := toolRowOf(c, t, last)

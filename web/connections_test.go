@@ -36,12 +36,20 @@ func TestConnectionThatIsDown(t *testing.T) {
 	for _, path := range []string{"/", "/runs?open=1", "/runs/run_waits", "/workflows/counter"} {
 		c.get(path).want(t, http.StatusOK, sentence, next)
 	}
+	// When the time of the next try is over and nobody made a call, there is no such time.
+	state, err = json.Marshal(limit.State{Shut: &limit.Shut{Kind: limit.ByDown, Since: now.Add(-time.Hour), Until: now.Add(-time.Minute), Why: "connection refused", Tries: 5, Asked: question}})
+	w.must(err)
+	w.must(w.db.PutGate(t.Context(), keep.Gate{Connection: "desk", State: state, Rev: 1}))
+	late := c.get("/connections")
+	if late.want(t, http.StatusOK, sentence, "whoever makes a call next tries it"); strings.Contains(late.body, "next at") {
+		t.Error("a time that is over is said to be the next")
+	}
 	c.get("/inbox/"+question).want(t, http.StatusOK, "<dt>Waiting</dt><dd>1 run:", fmt.Sprintf(`href="/runs/%s"`, r.ID), "Service down")
 	r.Rev, r.Status, r.Phase, r.Closed, r.Error, r.RetryAt = 1, keep.StatusCommitted, keep.Committed, true, nil, time.Time{}
 	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: r}, keep.CloseEscalation{ID: question}}}))
 	state, err = json.Marshal(limit.State{})
 	w.must(err)
-	w.must(w.db.PutGate(t.Context(), keep.Gate{Connection: "desk", State: state, Rev: 1}))
+	w.must(w.db.PutGate(t.Context(), keep.Gate{Connection: "desk", State: state, Rev: 2}))
 	if a := c.get("/connections"); strings.Contains(a.body, "does not answer") {
 		t.Error("the service answers again, and the page says that it does not")
 	}

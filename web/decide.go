@@ -16,6 +16,7 @@ import (
 type linkData struct {
 	card
 	Code    string // of the link
+	Typed   string // the note of an answer that was refused
 	Problem string // why nothing was decided; empty: nothing was tried
 	Over    string // why nobody decides by this link; empty: the link is good
 	Offered []keep.Choice
@@ -99,7 +100,7 @@ func (s *site) linkAnswer(w http.ResponseWriter, r *http.Request, status int, id
 		s.linkPage(w, r, http.StatusNotFound, linkData{Over: "its question is not there any more"})
 		return
 	}
-	d := linkData{card: card{Escalation: q}, Code: code, Problem: problem, Ends: approval.LinkEnds(q)}
+	d := linkData{card: card{Escalation: q}, Code: code, Problem: problem, Typed: r.PostForm.Get("note"), Ends: approval.LinkEnds(q)}
 	if d.Over, err = s.linkOver(r, q); err == nil && d.Over == "" {
 		d.card, err = s.card(ctx, q)
 		d.Offered = approval.ByLink(q)

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
+	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/store/memory"
+	"github.com/keep-run/keep/web"
 )
 
 // The newest decisions of many are above the buttons of a page and those before them are folded, oldest first; a note has the
@@ -96,4 +99,47 @@ func TestLongWordLeavesTheOtherColumns(t *testing.T) {
 	if hidden := eval[bool](b, `(e => document.querySelector("td .pill").getBoundingClientRect().right > e.getBoundingClientRect().right)(document.querySelector(".wide"))`); hidden {
 		t.Error("the status is out of sight on a phone")
 	}
+}
+
+// So does a call in the first cell of a row that is its heading.
+func TestLongCallLeavesTheOtherColumns(t *testing.T) {
+	r, err := budget.New(budget.Rule{Name: "calls", Tools: []string{"*"}, Limit: 70 * keep.AmountUnit, Per: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newBoundedWorld(t, []budget.Rule{r}, keep.Breaker{}, "reminders.js")
+	w.began("reminders", "remind")
+	w.desk.set(func(d *desk) {
+		d.orders = []order{{ID: strings.Repeat("x", 200), Who: strings.Repeat("w", 200), Amount: 1}}
+	})
+	w.trigger("reminders", "remind")
+	b := w.tab("ada")
+	for _, width := range []int64{1200, 390} {
+		b.size(width, 800)
+		b.open("/budgets")
+		b.says("desk.remind")
+		if wide := eval[bool](b, `(e => e.scrollWidth > e.clientWidth)(document.querySelector(".wide"))`); wide {
+			t.Errorf("the list of calls is wider than its place at %d pixels", width)
+		}
+	}
+}
+
+// The page of budgets counts by the clock of the database, as the API does, and says how many calls it does not show.
+func TestBudgetsCountByTheClockOfTheDatabase(t *testing.T) {
+	r, err := budget.New(budget.Rule{Name: "calls", Tools: []string{"*"}, Limit: 70 * keep.AmountUnit, Per: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newBoundedWorld(t, []budget.Rule{r}, keep.Breaker{}, "reminders.js")
+	w.began("reminders", "remind")
+	w.desk.set(func(d *desk) {
+		for i := range 23 {
+			d.orders = append(d.orders, order{ID: fmt.Sprint(i), Who: "bob", Amount: 1})
+		}
+	})
+	w.trigger("reminders", "remind")
+	w.as("ada", access.Viewer).get("/budgets").want(t, http.StatusOK, "<strong>23</strong> spent", "And 3 older calls")
+	w.site.Close()
+	w.serve(web.Config{Store: w.db, Actor: w.host, Budgets: w.host.Budgets, Clock: func() time.Time { return time.Now().Add(2 * time.Hour) }})
+	w.as("ada", access.Viewer).get("/budgets").want(t, http.StatusOK, "<strong>0</strong> spent")
 }

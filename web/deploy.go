@@ -326,8 +326,8 @@ func (s *site) checkScript(ctx context.Context, d *deployData, now keep.Deployme
 		files = d.texts()
 	}
 	if !d.New { // else all of it is in the form
-		c.Diffs = changed(filesBetween(now.Sources(), files))
-		c.Entry = view.OtherEntry(now.Sources(), files, now.Entry, d.Entry)
+		after := view.Files{Entry: d.Entry, Texts: files}
+		c.Diffs, c.Entry = changed(filesBetween(filesOf(now), after)), view.OtherEntry(filesOf(now), after)
 	}
 	if c.OK() && s.cfg.Planner != nil {
 		script := d.script()

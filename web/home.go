@@ -46,6 +46,15 @@ type causeRow struct {
 // Word is the kind in words.
 func (c causeRow) Word() string { return kindWord(c.Kind) }
 
+// Alike reports whether the questions are of one kind and about different things, such as versions of different workflows: nothing
+// caused all of them.
+func (c causeRow) Alike() bool {
+	return c.OfVersions() || c.Kind == keep.AskToolChanged
+}
+
+// OfVersions reports whether the questions are about versions, of which each is answered on its page alone.
+func (c causeRow) OfVersions() bool { return c.Kind == keep.AskGrant || c.Kind == keep.AskProposal }
+
 // Query names the cause in an address.
 func (c causeRow) Query() string { return query("cause", c.Key(), "workflow", string(c.Of)) }
 

@@ -39,6 +39,7 @@ type card struct {
 	Note     string         // id of the field for a note
 	Waiting  []keep.RunID   // for the connection that it is about
 	Proposal *keep.Proposal // the version that is asked about; nil: none
+	Changes  *scriptChanges // of that version; nil: a list, which reads no scripts
 	Reader   access.Role    // of who sees it; empty: it is not known
 	Account  bool           // the run stopped because the account of its connection cannot be used
 }
@@ -151,14 +152,58 @@ func (c card) Deploys() bool {
 	return c.Kind == keep.AskLogic && c.Workflow != "" && c.ClosedAt.IsZero()
 }
 
-// Hidden reports whether a list hides part of what an answer agrees to: a call that is made, a grant, or a tool as it is now. The call
-// of a doubt is shown with its payload.
-func (c card) Hidden() bool {
+// Hidden reports whether a list hides part of what an answer agrees to: the script of a version, or what is too long.
+func (c card) Hidden() bool { return c.OfVersion() || c.Long() }
+
+// OfVersion reports whether the question is about a version, whose script no list shows.
+func (c card) OfVersion() bool { return c.Kind == keep.AskGrant || c.Kind == keep.AskProposal }
+
+// Long reports whether a list shows the beginning alone of what an answer agrees to: a call that is made, a grant, or a tool as it is
+// now. The call of a doubt is shown with its payload.
+func (c card) Long() bool {
 	return slices.ContainsFunc([]keep.Action{keep.Approve, keep.Allow, keep.DoAgain, keep.Reprocess}, c.Allows) && len(c.attempted()) > listShows
+}
+
+// unseen says why an answer in a list is refused.
+func (c card) unseen() string {
+	if c.OfVersion() {
+		return "the list does not show the script of the version; answer it on the page of the question"
+	}
+	return "the list does not show all of what was or would be sent; answer it on the page of the question"
 }
 
 // agreesAtOnce reports whether an answer, for which there is no second press that shows it whole, agrees to a call.
 func agreesAtOnce(a keep.Action) bool { return vouches(a) && !a.NeedsConfirmation() }
+
+// OfTool reports whether the question is about a tool that its server changed, of which no script says anything.
+func (c card) OfTool() bool { return c.Kind == keep.AskToolChanged }
+
+// Says is what the script says of the call; empty: nothing.
+func (c card) Says() string {
+	if c.OfTool() { // its title is the name of the tool
+		return ""
+	}
+	return c.Title
+}
+
+// AttemptedName is what Attempted has.
+func (c card) AttemptedName() string {
+	switch {
+	case c.OfTool():
+		return "What changed"
+	case c.OfVersion():
+		return "It asks for"
+	}
+	return "Attempted"
+}
+
+// Shown is Attempted as a page has it: for a repair it names a command that says what the page says itself.
+func (c card) Shown() string {
+	if c.Proposal != nil && c.Proposal.IsRepair() {
+		return ""
+	}
+	return c.Attempted
+}
 
 // attempted is what the question is about, with all of a call that is to be approved: after a doubt a question has its beginning.
 func (c card) attempted() string {
@@ -171,7 +216,7 @@ func (c card) attempted() string {
 // Whole is all of what was or would be sent, as the question's page shows it.
 func (c card) Whole() payload {
 	all := c.attempted()
-	return payload{Name: "Attempted, as Keep saw it", Text: cut(maxPreview, all), Size: len(all), Cut: len(all) > maxPreview,
+	return payload{Name: c.AttemptedName() + ", as Keep saw it", Text: cut(maxPreview, all), Size: len(all), Cut: len(all) > maxPreview,
 		Link: "/inbox/" + url.PathEscape(string(c.ID)) + "/attempted"}
 }
 
@@ -181,15 +226,20 @@ func (c card) Whole() payload {
 // from is the page: "question" shows all of it.
 func (c card) Buttons(from string) []button {
 	var safe, again []button
+	elsewhere := 0 // offered on its page alone: a key means the same there and here
 	for _, choice := range c.Choices {
-		if agreesAtOnce(choice.Action) && c.Hidden() && from != "question" || c.mayNot(choice.Action) {
+		if c.mayNot(choice.Action) {
+			continue
+		}
+		if agreesAtOnce(choice.Action) && c.Hidden() && from != "question" {
+			elsewhere++
 			continue
 		}
 		if choice.Action.NeedsConfirmation() {
 			again = append(again, button{Choice: choice, Confirm: true})
 			continue
 		}
-		n := len(safe) + 1
+		n := elsewhere + len(safe) + 1
 		b := button{Choice: choice, Key: n, Primary: n == 1 && choice.Action != keep.Skip}
 		if choice.TakesResult() || choice.Action == keep.Raise { // it says something, which one key should not
 			b.Key, b.Primary = 0, false
@@ -353,6 +403,11 @@ func (s *site) card(ctx context.Context, q keep.Escalation) (card, error) {
 	if c.Proposal, err = s.proposal(ctx, q); err != nil {
 		return c, err
 	}
+	if c.Proposal != nil {
+		if c.Changes, err = s.changesOf(ctx, c.Workflow, c.Proposal.Version); err != nil {
+			return c, err
+		}
+	}
 	if q.Kind == keep.AskPermission && q.ClosedAt.IsZero() {
 		run, err := s.cfg.Store.Run(ctx, q.Run)
 		if err != nil && !errors.Is(err, keep.ErrNotFound) {
@@ -439,7 +494,7 @@ func (s *site) decide(r *http.Request) (to, did string, err error) {
 	if agreesAtOnce(d.Action) && r.PostForm.Get("from") != "question" {
 		q, err := s.cfg.Store.Escalation(r.Context(), id)
 		if err == nil && q.ClosedAt.IsZero() && cardOf(q).Hidden() {
-			return "", "", refusef("the list does not show all of what would be sent; answer it on the page of the question")
+			return "", "", refusef("%s", cardOf(q).unseen())
 		}
 	}
 	if err := s.mayAnswer(r.Context(), id); err != nil {
@@ -551,19 +606,23 @@ func withLimit(r *http.Request, d keep.Decision, who access.Identity) (keep.Deci
 	if !who.Role.Covers(access.Admin) {
 		return d, &forbiddenError{access.Admin}
 	}
-	n, err := strconv.ParseFloat(strings.TrimSpace(r.PostForm.Get("limit")), 64)
+	limit := strings.TrimSpace(r.PostForm.Get("limit"))
+	if limit == "" {
+		return d, refusef("to raise the limit needs the limit that the budget gets, more than 0")
+	}
+	n, err := strconv.ParseFloat(limit, 64)
 	if err == nil {
 		d.Limit, err = budget.FromFloat(n)
 	}
 	if err != nil || d.Limit == 0 {
-		return d, refusef("to raise the limit needs the limit that the budget gets, more than 0")
+		return d, refusef("the limit that the budget gets must be a number that is more than 0, such as 5000 or 99.5, and %q is none", cut(40, limit))
 	}
 	if hours := strings.TrimSpace(r.PostForm.Get("hours")); hours != "" {
 		h, err := strconv.ParseFloat(hours, 64)
 		// As long as budget.MaxPer: no budget looks further back, and a raise that outlives it is another
 		// limit, which belongs into keep.toml.
 		if err != nil || !(h > 0 && h <= 24*366) { // NaN is neither
-			return d, refusef("the hours until the raise ends must be a number that is more than 0")
+			return d, refusef("the hours until the raise ends must be a number that is more than 0 and at most %d, such as 24 or 1.5, and %q is none", 24*366, cut(40, hours))
 		}
 		d.Until = time.Now().Add(time.Duration(h * float64(time.Hour))).UTC().Truncate(time.Millisecond)
 	}

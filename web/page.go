@@ -137,6 +137,7 @@ func (s *site) doUpTo(mux *http.ServeMux, need access.Role, most int64, pattern 
 		r.Body = http.MaxBytesReader(w, r.Body, most)
 		to, did, err := a(r)
 		if err != nil {
+			_ = parseForm(r) // if a did not: its page shows what was typed
 			s.fail(w, r, err)
 			return
 		}
@@ -261,6 +262,21 @@ type errorText struct {
 	Why  string
 	Next string // what to do
 	Link string // to look at; empty: nothing
+
+	Typed []typedText // into the form that was refused: a browser may not have it any more
+}
+
+// A typedText is what was typed into a field of a form.
+type typedText struct{ Name, Text string }
+
+// typedTexts returns what was typed into the fields of a form in which no secret is ever typed.
+func typedTexts(form url.Values) (list []typedText) {
+	for _, f := range []typedText{{"Note", "note"}, {"Result", "result"}, {"Limit", "limit"}, {"Hours", "hours"}} {
+		if text := strings.TrimSpace(form.Get(f.Text)); text != "" {
+			list = append(list, typedText{f.Name, text})
+		}
+	}
+	return list
 }
 
 // statusOf maps errors to answers, once for all pages.
@@ -277,6 +293,9 @@ func statusOf(err error) (int, errorText) {
 	if _, ok := errors.AsType[*refusedError](err); ok {
 		return http.StatusBadRequest, errorText{What: "The request is not valid", Why: err.Error() + ".", Next: "Go back and try again."}
 	}
+	if e, ok := errors.AsType[*accountError](err); ok {
+		return http.StatusBadRequest, errorText{What: "That did not work", Why: sentence(e.Error()), Next: "Look at the account.", Link: e.of.Link()}
+	}
 	if u, ok := errors.AsType[*UnconnectedError](err); ok {
 		return http.StatusBadRequest, errorText{What: u.What, Why: sentence(u.Why), Next: "Nothing was connected. Begin again with the list of services.", Link: "/connect"}
 	}
@@ -288,6 +307,9 @@ func statusOf(err error) (int, errorText) {
 	}
 	if b, ok := errors.AsType[*answeredError](err); ok {
 		return http.StatusConflict, errorText{What: "Already answered", Why: err.Error() + ".", Next: "Look at the question.", Link: "/inbox/" + pathEscape(string(b.id))}
+	}
+	if e, ok := errors.AsType[*notDeployedError](err); ok {
+		return http.StatusNotFound, errorText{What: "Not deployed", Why: err.Error() + ".", Next: "Look at what was proposed.", Link: e.link()}
 	}
 	if _, ok := errors.AsType[*operator.ResultError](err); ok {
 		return http.StatusUnprocessableEntity, errorText{What: "The result is needed", Why: err.Error() + ".", Next: "Go back and write what the call would have answered; nothing was changed."}
@@ -334,6 +356,7 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status == http.StatusInternalServerError {
 		s.log.ErrorContext(r.Context(), "serve page", "path", r.URL.Path, "err", err)
 	}
+	t.Typed = typedTexts(r.PostForm)
 	p := page{Title: t.What, Data: t, Status: status}
 	f, err := s.frame(r, p, "")
 	if who := f.Who; err != nil || !who.Role.Covers(access.Viewer) { // what is around the page needs the store, and a reader who may see it

@@ -66,26 +66,30 @@ func (s *site) proposals(r *http.Request) (page, error) {
 // proposalData is one proposal.
 type proposalData struct {
 	proposalRow
-	Diff    []view.DiffLine // of the script that it is made from and the newest one that was proposed; of a version, Diffs has it
-	Diffs   []versionFile   // the files of the version that differ
-	Entry   string          // that another file declares the workflow; empty: it is the same
+	Diff    []view.DiffLine // of the script that it is made from and the newest one that was proposed; of a version, Changes has it
+	Changes *scriptChanges  // of the version; nil: there is none
 	Compare bool            // this host can say what the version would have done otherwise, and who looks may ask
 }
 
-// proposedFiles adds the files of a version that was proposed which differ from those that it replaces.
-func (s *site) proposedFiles(ctx context.Context, d *proposalData) error {
-	v, err := keep.ParseVersion(*d.Version)
+// scriptChanges is what a version that was proposed changes.
+type scriptChanges struct {
+	Diffs []versionFile // the files that differ from those that it replaces; of a workflow that is new, all
+	Entry string        // that another file declares the workflow; empty: it is the same
+	New   bool          // the workflow is new
+}
+
+// changesOf compares the files of a version that was proposed with those that it replaces.
+func (s *site) changesOf(ctx context.Context, w keep.WorkflowName, v keep.Version) (*scriptChanges, error) {
+	p, err := s.cfg.Store.Proposal(ctx, w, v)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := s.cfg.Store.Proposal(ctx, d.Workflow, v)
-	if err != nil {
-		return err
+	var base keep.Deployment
+	if !p.Over.IsZero() {
+		base, err = s.cfg.Store.Deployment(ctx, w, p.Over)
 	}
-	base, err := s.cfg.Store.Deployment(ctx, d.Workflow, p.Over)
-	d.Diffs = changed(filesBetween(base.Sources(), p.Sources()))
-	d.Entry = view.OtherEntry(base.Sources(), p.Sources(), base.Entry, p.Entry)
-	return err
+	before, after := filesOf(base), filesOf(p.Deployment)
+	return &scriptChanges{Diffs: changed(filesBetween(before, after)), Entry: view.OtherEntry(before, after), New: p.Over.IsZero()}, err
 }
 
 // showProposal shows what was proposed, and for a repair what was tried.
@@ -96,8 +100,12 @@ func (s *site) showProposal(r *http.Request) (page, error) {
 	}
 	d := proposalData{proposalRow: proposalRowOf(shown)}
 	switch {
-	case d.Version != nil && d.BaseVersion != nil:
-		if err = s.proposedFiles(r.Context(), &d); err != nil {
+	case d.Version != nil:
+		v, err := keep.ParseVersion(*d.Version)
+		if err != nil {
+			return page{}, err
+		}
+		if d.Changes, err = s.changesOf(r.Context(), d.Workflow, v); err != nil {
 			return page{}, err
 		}
 	case d.Source != "" && d.BaseVersion != nil:

@@ -73,3 +73,53 @@ func TestProposalShowsEveryFile(t *testing.T) {
 		t.Errorf("%s is shown as changed, and only its folder is another: %s", d.Entry, shown.body)
 	}
 }
+
+// Nobody agrees to a version where its script is not shown: not in the list of questions, and not to several at once, which are of
+// different workflows and have no cause in common. The page of the question has the script, also of a workflow that is new.
+func TestVersionsAreAgreedToWithTheirScript(t *testing.T) {
+	w := newWorld(t, "letters.js")
+	d, err := w.db.Deployment(t.Context(), "letters", w.version("letters").Version)
+	w.must(err)
+	propose := func(d keep.Deployment, script string, over *keep.Version) keep.Proposal {
+		d.Hash, d.Map = "of "+string(d.Workflow), nil
+		d.Map, err = json.Marshal(map[string]any{"version": 3, "sources": []string{d.Entry}, "sourcesContent": []string{script}, "mappings": ""})
+		w.must(err)
+		out, err := w.host.Operator.DeployGranted(t.Context(), d, over, operator.Consent{Giver: operator.Giver{By: "bot", From: string(keep.OriginAgent)}, Ask: true})
+		w.must(err)
+		return *out.Waiting
+	}
+	before := d.Version
+	changed := propose(d, d.Sources()[d.Entry]+"// THE-CHANGE\n", &before)
+	d.Workflow, d.Definition.Name = "brand-new", "brand-new"
+	made := propose(d, "// ALL-THAT-IS-NEW\n", nil)
+	root := w.as("root", access.Admin)
+	root.get("/workflows/brand-new").want(t, http.StatusNotFound, "Not deployed", `href="/proposals?workflow=brand-new"`)
+
+	list := root.get("/inbox?show=each")
+	list.want(t, http.StatusOK, "See the script to approve it")
+	// A key and the first button mean the same on each page.
+	list.want(t, http.StatusOK, `value="reject" data-act="2"`)
+	if strings.Contains(list.body, `class="primary"`) {
+		t.Error("the list has a button to reject in the place of the one to approve")
+	}
+	causes := root.get("/inbox")
+	causes.want(t, http.StatusOK, "of this kind")
+	for _, unwanted := range []string{`value="approve"`, "with the same cause", "Answer all of them", "THE-CHANGE"} {
+		if strings.Contains(list.body+causes.body, unwanted) {
+			t.Errorf("a list has %q", unwanted)
+		}
+	}
+	together := root.get("/inbox/together?cause=proposal++")
+	together.want(t, http.StatusOK, "answered on its page")
+	if strings.Contains(together.body, `type="checkbox"`) {
+		t.Error("several versions can be chosen")
+	}
+	for _, p := range []keep.Proposal{changed, made} {
+		root.post("/inbox/"+string(p.Question), "action", "approve").want(t, http.StatusBadRequest, "the list does not show the script")
+		root.post("/inbox/together", "action", "approve", "id", string(p.Question)).want(t, http.StatusBadRequest, "the list does not show the script")
+		text := map[keep.WorkflowName]string{"letters": "// THE-CHANGE", "brand-new": "// ALL-THAT-IS-NEW"}[p.Workflow]
+		root.get("/inbox/"+string(p.Question)).want(t, http.StatusOK, text, `value="approve"`)
+		root.get("/proposals/"+string(p.Workflow)+"@"+p.Version.String()).want(t, http.StatusOK, text)
+		root.post("/inbox/"+string(p.Question), "action", "approve", "from", "question").want(t, http.StatusOK, "Your decision is recorded")
+	}
+}

@@ -29,6 +29,9 @@ const mostTogether = 100
 // ShownWhole reports whether a list shows all that is to be decided: nobody agrees to many
 // calls of which he has not seen each.
 func (c card) ShownWhole() bool {
+	if c.OfVersion() {
+		return false
+	}
 	if c.Kind != keep.AskApproval {
 		return len(c.Attempted) <= listShows
 	}
@@ -233,7 +236,7 @@ func (s *site) decideOne(r *http.Request, id keep.EscalationID, d keep.Decision)
 		return refusef("it does not offer that")
 	// The page has no box for such a question; a form may name any.
 	case vouches(d.Action) && !cardOf(q).ShownWhole():
-		return refusef("the list does not show all of what was or would be sent; answer it on the page of the question")
+		return refusef("%s", cardOf(q).unseen())
 	case !cardOf(q).allowsBare(d.Action) && q.ClosedAt.IsZero():
 		return refusef("it needs what the call would have answered; answer it on the page of the question")
 	}

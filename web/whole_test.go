@@ -71,8 +71,8 @@ func TestNothingIsAgreedToUnseen(t *testing.T) {
 				if button := fmt.Sprintf(`name="action" value="%s"`, one.by); strings.Contains(list.body, button) || !strings.Contains(last.body, button) {
 					t.Error("the list offers to agree to what it hides part of, or no page does")
 				}
-				ask("POST", "/inbox/esc_1", url.Values{"action": {string(one.by)}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "does not show all of what would be sent")
-				ask("POST", "/inbox/together", url.Values{"action": {string(one.by)}, "id": {"esc_1"}}).want(t, http.StatusBadRequest, "does not show all of what")
+				ask("POST", "/inbox/esc_1", url.Values{"action": {string(one.by)}, "from": {"inbox"}}).want(t, http.StatusBadRequest, "the list does not show")
+				ask("POST", "/inbox/together", url.Values{"action": {string(one.by)}, "id": {"esc_1"}}).want(t, http.StatusBadRequest, "the list does not show")
 			default:
 				first := ask("POST", "/inbox/esc_1", url.Values{"action": {string(one.by)}, "from": {"inbox"}})
 				first.want(t, http.StatusSeeOther)

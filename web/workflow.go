@@ -72,6 +72,12 @@ func (d workflowData) Grant() *keep.Grant {
 	return &d.Grants[0]
 }
 
+// OfAgents reports whether its calls are those of agents at a gateway: it has no script, and its handler reads no topic, as the
+// consumer of a script does.
+func (d workflowData) OfAgents() bool {
+	return slices.ContainsFunc(d.Deployed.Definition.Handlers, func(h keep.Handler) bool { return h.Kind == keep.Consumer && len(h.Subscribe) == 0 })
+}
+
 // Before returns the grants that were replaced, newest first.
 func (d workflowData) Before() []keep.Grant { return d.Grants[min(1, len(d.Grants)):] }
 
@@ -87,11 +93,38 @@ func (h handlerRow) Startable() bool { return h.Kind != keep.Consumer }
 // Producer reports whether it has a checkpoint.
 func (h handlerRow) Producer() bool { return h.Kind == keep.Producer }
 
+// A notDeployedError says that no version of a workflow runs, and that one was proposed.
+type notDeployedError struct{ name keep.WorkflowName }
+
+// Error says so.
+func (e *notDeployedError) Error() string {
+	return fmt.Sprintf("no version of the workflow %s runs: what was proposed did not become current", e.name)
+}
+
+// link leads to what was proposed.
+func (e *notDeployedError) link() string { return "/proposals" + query("workflow", string(e.name)) }
+
+// workflowNamed reads a workflow that a page is about.
+func (s *site) workflowNamed(ctx context.Context, name keep.WorkflowName) (keep.Workflow, error) {
+	w, err := s.cfg.Store.Workflow(ctx, name)
+	if !errors.Is(err, keep.ErrNotFound) {
+		return w, err
+	}
+	proposed, readErr := s.cfg.Store.Proposals(ctx, name)
+	switch {
+	case readErr != nil:
+		err = readErr
+	case len(proposed) > 0:
+		err = &notDeployedError{name}
+	}
+	return w, err
+}
+
 // workflow shows one workflow: what is under way first, then its script, grants and versions. Of the runs
 // that are under way the newest are read, and Shown bounds the page.
 func (s *site) workflow(r *http.Request) (page, error) {
 	ctx := r.Context()
-	w, err := s.cfg.Store.Workflow(ctx, keep.WorkflowName(r.PathValue("name")))
+	w, err := s.workflowNamed(ctx, keep.WorkflowName(r.PathValue("name")))
 	if err != nil {
 		return page{}, err
 	}
@@ -263,32 +296,35 @@ func (s *site) versionOf(ctx context.Context, name keep.WorkflowName, number kee
 
 // withFiles reads the files of a version, and what differs.
 func (s *site) withFiles(ctx context.Context, d versionData) (versionData, error) {
-	var before map[string]string
+	var before view.Files
 	if !d.Against.IsZero() {
 		other, err := s.cfg.Store.Deployment(ctx, d.Workflow, d.Against)
 		if err != nil {
 			return d, err
 		}
-		before = other.Sources()
+		before = filesOf(other)
 	}
 	files := d.Deployment.Sources()
-	if before == nil {
+	if d.Against.IsZero() {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			d.Files = append(d.Files, versionFile{Name: name, Text: cut(maxPreview, files[name]), Size: len(files[name])})
 		}
 		return d, nil
 	}
-	d.Files = filesBetween(before, files)
+	d.Files = filesBetween(before, filesOf(d.Deployment))
 	return d, nil
 }
 
 // filesBetween returns files with what differs from those before, and those that are there no more.
-func filesBetween(before, files map[string]string) (list []versionFile) {
-	for _, d := range view.DiffFiles(before, files) {
-		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, files[d.Name]), Diff: d.Lines, Size: len(files[d.Name])})
+func filesBetween(before, after view.Files) (list []versionFile) {
+	for _, d := range view.DiffFiles(before, after) {
+		list = append(list, versionFile{Name: d.Name, Text: cut(maxPreview, after.Texts[d.Name]), Diff: d.Lines, Size: len(after.Texts[d.Name])})
 	}
 	return list
 }
+
+// filesOf returns the files of a version.
+func filesOf(d keep.Deployment) view.Files { return view.Files{Entry: d.Entry, Texts: d.Sources()} }
 
 // pause stops a workflow after the call that is under way. The note is shown until it is resumed.
 func (s *site) pause(r *http.Request) (to, did string, err error) {

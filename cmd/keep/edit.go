@@ -201,7 +201,7 @@ func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 		after = make(map[string]string)
 	}
 	before[s.File], after[s.File] = e.Source, d.Source
-	e.diff = append(view.DiffText(before, after), e.diffOfTests(s.File, d.Tests)...)
+	e.diff = append(view.DiffText(view.Files{Entry: s.File, Texts: before}, view.Files{Entry: s.File, Texts: after}), e.diffOfTests(s.File, d.Tests)...)
 	err = d.client().Call(ctx, d.cfg, d.opening(database.ToRead), func(c *api.Client) (err error) {
 		e.comparison, err = c.Compare(ctx, e.Workflow, api.CompareRequest{Script: &s})
 		return err
@@ -213,7 +213,7 @@ func (e *editing) compare(ctx context.Context, d *authoredDraft) error {
 // diffOfTests returns what changes in the tests of before, which are replaced, too.
 func (e *editing) diffOfTests(script, after string) []string {
 	tests, _ := besides(script)
-	lines := view.DiffText(map[string]string{tests: e.Tests}, map[string]string{tests: after})
+	lines := view.DiffText(view.Files{Texts: map[string]string{tests: e.Tests}}, view.Files{Texts: map[string]string{tests: after}})
 	if e.Tests == "" || len(lines) == 0 {
 		return nil
 	}

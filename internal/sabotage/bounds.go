@@ -154,7 +154,7 @@ var boundsBreaks = []Break{
 	{"attempt-of-a-skip-is-looked-at-before", "once", "api/actions.go",
 		`case isShown && action == keep.Skip:`, `case false:`, "./api -run TestSkipIsOfTheAttemptThatWasNamed"},
 	{"other-entry-is-the-one-in-force", "explained", "view/diff.go",
-		`if entryBefore == "" || nameBefore(before, after)(entry) == entryBefore {`, `if entryBefore != "nothing" {`, "./web -run TestCheckOfAnotherEntry"},
+		`if before.Entry == "" || nameBefore(before.Texts, after.Texts)(after.Entry) == before.Entry {`, `if before.Entry != "nothing" {`, "./web -run TestCheckOfAnotherEntry"},
 	{"run-that-waits-for-a-person-is-reconnected", "explained", "operator/accounts.go",
 		`if ok, err := still(r); err != nil || !ok {`, `if _, err := still(r); err != nil {`, "./operator -run TestSettleAccountsLeavesWhatWaitsForSomethingElse"},
 	{"run-continues-by-accounts-of-before", "once", "operator/accounts.go",

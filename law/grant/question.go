@@ -22,12 +22,13 @@ func Question(p keep.Proposal, why string) keep.Escalation {
 	if p.Over.IsZero() {
 		meanwhile = "the workflow is new, and does nothing until then"
 	}
-	kind := keep.AskGrant
+	kind, effect := keep.AskGrant, fmt.Sprintf("grants these calls and makes version %s current; needs the role admin", p.Version)
 	question := fmt.Sprintf("May version %s of workflow %s call what it was not granted: %s?", p.Version, p.Workflow, firstNames(p.Tools))
 	said := fmt.Sprintf("%s (%s) deployed %s, and may not give that; %s", p.By, p.From, p.Entry, meanwhile)
 	if len(p.Tools) == 0 {
 		question = fmt.Sprintf("May version %s become the current one of workflow %s? It calls nothing that was not granted.", p.Version, p.Workflow)
 		said = fmt.Sprintf("%s (%s) proposed %s; %s", p.By, p.From, p.Entry, meanwhile)
+		effect = fmt.Sprintf("makes version %s current; needs the role admin", p.Version)
 	}
 	if p.Origin() != keep.OriginDeploy {
 		kind, said = keep.AskProposal, fmt.Sprintf("%s proposed %s; %s", p.By, p.Entry, meanwhile)
@@ -38,7 +39,7 @@ func Question(p keep.Proposal, why string) keep.Escalation {
 		Attempted: strings.Join(Difference(nil, p.Tools), "\n"),
 		Why:       strings.TrimSpace(said + "\n" + why),
 		Choices: []keep.Choice{
-			{Action: keep.Approve, Label: "Approve", Effect: fmt.Sprintf("grants these calls and makes version %s current; needs the role admin", p.Version)},
+			{Action: keep.Approve, Label: "Approve", Effect: effect},
 			{Action: keep.Reject, Label: "Reject", Effect: "keeps everything as it is; the version is stored, and never runs"},
 		},
 	}

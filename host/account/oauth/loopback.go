@@ -74,7 +74,7 @@ func (c *Client) Finish(ctx context.Context, a Attempt, answer url.Values) (Toke
 		return Tokens{}, err
 	}
 	if code := answer.Get("error"); code != "" {
-		err := &RefusedError{Code: c.clean(code), Description: c.clean(answer.Get("error_description")), Status: http.StatusOK}
+		err := &RefusedError{Code: c.clean(code), Description: c.clean(answer.Get("error_description"))}
 		if code == "access_denied" {
 			return Tokens{}, fmt.Errorf("%w: %w", ErrDenied, err)
 		}

@@ -91,15 +91,19 @@ type Tokens struct {
 type RefusedError struct {
 	Code        string // of RFC 6749 §5.2, as "invalid_grant"
 	Description string // the server's words, without secrets; may be empty
-	Status      int    // of HTTP
+	Status      int    // of HTTP; 0: the browser brought the answer
 }
 
 // Error implements error.
 func (e *RefusedError) Error() string {
-	if e.Description == "" {
-		return fmt.Sprintf("refused with %q (HTTP %d)", e.Code, e.Status)
+	text := fmt.Sprintf("refused with %q", e.Code)
+	if e.Status != 0 {
+		text += fmt.Sprintf(" (HTTP %d)", e.Status)
 	}
-	return fmt.Sprintf("refused with %q (HTTP %d): %s", e.Code, e.Status, e.Description)
+	if e.Description != "" {
+		text += ": " + e.Description
+	}
+	return text
 }
 
 // Temporary reports whether the same request may be answered otherwise later.

@@ -56,8 +56,10 @@ type begun struct {
 func (c *Connecting) Offers(ctx context.Context) ([]web.Offer, error) {
 	cfg := c.Config()
 	var names []string
+	wanted := make(map[string][]string) // names of accounts, by pack
 	for _, conn := range cfg.Connections {
 		names = append(names, conn.Connector)
+		wanted[conn.Connector] = append(wanted[conn.Connector], conn.Accounts...)
 	}
 	for name := range cfg.Clients {
 		names = append(names, name)
@@ -73,7 +75,8 @@ func (c *Connecting) Offers(ctx context.Context) ([]web.Offer, error) {
 		if err != nil || pack.Auth.Style == "none" || pack.Auth.Style == "standard-webhooks" {
 			continue // no pack, or one without a credential
 		}
-		o := web.Offer{Pack: pack.Name, Title: cmp.Or(pack.Title, pack.Name), OAuth: pack.Auth.Style == "oauth2", Style: pack.Auth.Style, Docs: pack.Docs}
+		slices.Sort(wanted[name])
+		o := web.Offer{Pack: pack.Name, Names: slices.Compact(wanted[name]), Title: cmp.Or(pack.Title, pack.Name), OAuth: pack.Auth.Style == "oauth2", Style: pack.Auth.Style, Docs: pack.Docs}
 		if o.OAuth {
 			if _, err := OAuthClient(cfg, pack, nil); err != nil {
 				o.Missing = err.Error()
@@ -168,7 +171,8 @@ func (c *Connecting) Finish(ctx context.Context, by access.Identity, answer url.
 	tokens, err := b.client.Finish(ctx, b.attempt, answer)
 	switch {
 	case errors.Is(err, oauth.ErrDenied):
-		return "", unconnected("It was refused on the page of the service", "%v", err)
+		refused, _ := errors.AsType[*oauth.RefusedError](err)
+		return "", unconnected("It was refused on the page of the service", "the service sent you back: %v", refused)
 	case err != nil:
 		return "", unconnected("The service gave no tokens", "%v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func diaryOf(t *testing.T, at string) *config.Config {
 	dir := t.TempDir()
 	pack := "name = \"diary\"\nversion = \"1\"\ntitle = \"Diary\"\ndocs = \"https://example.com\"\nbase_url = \"" + at + "\"\n[auth]\nstyle = \"oauth2\"\nauthorize_url = \"" + at + "/auth\"\n" +
 		"token_url = \"" + at + "/token\"\n[tools.days]\neffect = \"list\"\ndescription = \"D.\"\npath = \"/days\"\nscopes = []\nparams = { type = \"object\", properties = {} }\nresult = { type = \"array\" }\nexample = {}\n"
-	for name, text := range map[string]string{"packs/diary.toml": pack, "keep.toml": "[packs.diary]\nclient_id = \"id\"\n"} {
+	for name, text := range map[string]string{"packs/diary.toml": pack, "keep.toml": "[packs.diary]\nclient_id = \"id\"\n[connections.b]\nconnector = \"diary\"\naccount = \"work\"\n[connections.a]\nconnector = \"diary\"\naccount = \"home\"\n[connections.c]\nconnector = \"diary\"\naccount = \"work\"\n"} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
@@ -66,11 +67,18 @@ func TestConnecting(t *testing.T) {
 			t.Errorf("it ended with %v, want %s", err, want)
 		}
 	}
+	if offers, err := c.Offers(t.Context()); err != nil || len(offers) != 1 || !slices.Equal(offers[0].Names, []string{"home", "work"}) {
+		t.Errorf("it offers %+v, %v", offers, err)
+	}
 	answer := begin()
 	ends(bob, answer, "belongs to another attempt")
 	ends(ann, url.Values{"code": {"a-code"}}, "belongs to another attempt")
 	ends(ann, answer, "gave no tokens") // nothing listens there
 	ends(ann, answer, "used already")
+	refused := begin()
+	refused.Del("code")
+	refused.Set("error", "access_denied")
+	ends(ann, refused, `It was refused on the page of the service: the service sent you back: refused with "access_denied"`)
 	late := begin()
 	now = now.Add(connectFor + time.Second)
 	ends(ann, late, "came too late")
