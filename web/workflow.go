@@ -85,6 +85,7 @@ func (d workflowData) Before() []keep.Grant { return d.Grants[min(1, len(d.Grant
 type handlerRow struct {
 	view.Handler
 	Schedule string // in words; empty for consumers
+	Due      bool   // its time is over, and it waits for something else
 }
 
 // Startable reports whether a person can start the handler.
@@ -196,7 +197,7 @@ func (d workflowData) More() int { return d.Under - len(d.Shown()) }
 func (s *site) handlerRows(w view.Workflow) []handlerRow {
 	var rows []handlerRow
 	for _, h := range w.Handlers {
-		row := handlerRow{Handler: h}
+		row := handlerRow{Handler: h, Due: !h.Next().IsZero() && h.Next().Before(s.cfg.Clock())}
 		if row.Startable() {
 			row.Schedule = s.scheduleWords(h.Schedule)
 		}
