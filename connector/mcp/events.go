@@ -2,37 +2,36 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
-	"strings"
 )
 
-// events reads the messages of a stream of events.
+// events reads the messages of a stream of events. It never keeps more than the limit of one.
 type events struct {
 	lines *bufio.Reader
 	cfg   ServerConfig
 	limit int
 	data  []byte
+	ids   *idScanner // of an event that is too large; nil: it is not
 }
 
 func newEvents(r io.Reader, cfg ServerConfig) *events {
 	return &events{lines: bufio.NewReaderSize(r, 4<<10), cfg: cfg, limit: cfg.MessageLimit}
 }
 
-// next returns the next message. What is none is passed over.
+// next returns the next message. What is none is passed over, and of what is too large there is what standIn makes of it.
 func (e *events) next() (Message, error) {
 	for {
-		line, err := readLine(e.lines, e.limit)
-		if err != nil {
+		blank, err := e.line()
+		switch {
+		case err != nil:
 			return Message{}, err
-		}
-		if rest, ok := strings.CutPrefix(line, "data:"); ok {
-			if e.data = append(e.data, strings.TrimPrefix(rest, " ")...); len(e.data) > e.limit {
-				return Message{}, &TooLargeError{Limit: e.limit}
-			}
-			continue
-		}
-		if line != "" || len(e.data) == 0 {
+		case blank && e.ids != nil:
+			m := e.cfg.standIn(&TooLargeError{ID: e.ids.id(), Asks: e.ids.asks, Limit: e.limit})
+			e.ids = nil
+			return m, nil
+		case !blank || len(e.data) == 0:
 			continue
 		}
 		m, err := e.cfg.message(e.data) // its parts are copies of data
@@ -43,19 +42,43 @@ func (e *events) next() (Message, error) {
 	}
 }
 
-// readLine returns a line without its end.
-func readLine(r *bufio.Reader, limit int) (string, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if line = append(line, part...); len(line) > limit+16 {
-			return "", &TooLargeError{Limit: limit}
+// line reads a line, takes what data it has, and reports whether it is blank, which ends an event.
+func (e *events) line() (blank bool, err error) {
+	data := false
+	for begins := true; ; begins = false {
+		part, err := e.lines.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return false, err
 		}
-		if err == nil {
-			return strings.TrimRight(string(line), "\r\n"), nil
+		ends := err == nil
+		if ends {
+			part = bytes.TrimRight(part, "\r\n")
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return "", err
+		if begins {
+			blank = ends && len(part) == 0
+			if part, data = bytes.CutPrefix(part, []byte("data:")); data {
+				part = bytes.TrimPrefix(part, []byte(" "))
+			}
+		}
+		if data {
+			e.take(part)
+		}
+		if ends {
+			return blank, nil
 		}
 	}
+}
+
+// take adds to the data of an event. Of one that is too large it looks for the id alone.
+func (e *events) take(part []byte) {
+	if e.ids == nil && len(e.data)+len(part) <= e.limit {
+		e.data = append(e.data, part...)
+		return
+	}
+	if e.ids == nil {
+		e.ids = new(idScanner)
+		e.ids.scan(e.data)
+		e.data = e.data[:0]
+	}
+	e.ids.scan(part)
 }

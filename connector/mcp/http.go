@@ -328,12 +328,9 @@ func (h *httpLink) stream(ctx context.Context, body io.Reader, id json.RawMessag
 		m, err := events.next()
 		switch {
 		case err != nil:
-			if large, ok := errors.AsType[*TooLargeError](err); ok {
-				large.ID = id
-			}
 			return Message{}, fmt.Errorf("the stream ended before the answer: %w", err)
 		case m.Method == "" && bytes.Equal(m.ID, id):
-			return m, nil
+			return m.read()
 		case m.Method != "" && m.ID != nil:
 			select {
 			case asking <- struct{}{}:

@@ -30,6 +30,31 @@ func (c ServerConfig) message(text []byte) (m Message, err error) {
 	return m, nil
 }
 
+// codeTooLarge marks an answer that was too large to be read: no server uses it.
+const codeTooLarge = -1
+
+// standIn returns what stands for a message of a server that was too large to be read, and was discarded: an answer that says so, a
+// request to be refused, or a notification of no method, which nobody takes. The ids of the server's own requests are of its choice, and
+// may be those of ours.
+func (c ServerConfig) standIn(e *TooLargeError) Message {
+	switch {
+	case !e.Asks:
+		return Message{ID: e.ID, Error: &RPCError{codeTooLarge, e.Error(), nil}}
+	case e.ID != nil:
+		return Message{ID: e.ID, Method: "unread", Error: &RPCError{-32600, e.Error(), nil}}
+	}
+	c.Logger.Warn("an MCP server told something that is left out: "+e.Error(), "server", c.Name)
+	return Message{}
+}
+
+// read returns an answer, or the error that stands for it.
+func (m Message) read() (Message, error) {
+	if m.Error != nil && m.Error.Code == codeTooLarge {
+		return Message{}, m.Error
+	}
+	return m, nil
+}
+
 // keepNames begin the members that are Keep's alone: no server may say them.
 const keepNames = "keep/"
 

@@ -92,7 +92,7 @@ func (p *process) read(out io.Reader) error {
 	for {
 		line, err := frames.Next()
 		if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
-			p.discarded(tooLarge)
+			p.take(p.cfg.standIn(tooLarge))
 			continue
 		}
 		if err != nil {
@@ -104,21 +104,6 @@ func (p *process) read(out io.Reader) error {
 			continue
 		}
 		p.take(m)
-	}
-}
-
-// codeTooLarge marks an answer that was too large to be read: no server uses it.
-const codeTooLarge = -1
-
-// discarded handles a message that was too large to be read. The ids of the server's own requests are of its choice, and may be those of ours.
-func (p *process) discarded(e *TooLargeError) {
-	switch {
-	case !e.Asks:
-		p.deliver(Message{ID: e.ID, Error: &RPCError{codeTooLarge, e.Error(), nil}})
-	case e.ID != nil:
-		p.beside(func(ctx context.Context) {
-			p.send(ctx, Message{Version: "2.0", ID: e.ID, Error: &RPCError{-32600, e.Error(), nil}})
-		})
 	}
 }
 
@@ -172,6 +157,8 @@ func (p *process) send(ctx context.Context, ans Message) {
 func answerTo(ctx context.Context, m Message, ask func(context.Context, Message) Message) Message {
 	ans := Message{Result: json.RawMessage(`{}`)}
 	switch {
+	case m.Error != nil: // it was not read
+		ans = Message{Error: m.Error}
 	case m.Method == "ping":
 	case ask != nil:
 		ans = ask(ctx, m)
@@ -241,10 +228,7 @@ func (p *process) call(ctx context.Context, r request) (Message, error) {
 	}
 	select {
 	case m := <-ch:
-		if m.Error != nil && m.Error.Code == codeTooLarge {
-			return Message{}, m.Error
-		}
-		return m, nil
+		return m.read()
 	case <-ctx.Done():
 		if clientOf(ctx).Cancels {
 			p.cancel(n)
@@ -253,7 +237,7 @@ func (p *process) call(ctx context.Context, r request) (Message, error) {
 	case <-p.over:
 		select {
 		case m := <-ch:
-			return m, nil
+			return m.read()
 		default:
 			return Message{}, p.ended
 		}

@@ -278,7 +278,11 @@ var edgesBreaks = []Break{
 		return nil, context.Cause(ctx)
 	}
 	if sl.conn`, "./connector/mcp -run TestCallBesideAConnectionThatIsMade"},
-	{"mcp-request-that-is-too-large-is-an-answer", "doubt-is-not-failure", "connector/mcp/stdio.go",
+	{"mcp-event-that-is-too-large-ends-the-call", "doubt-is-not-failure", "connector/mcp/events.go",
+		`return m, nil
+		case !blank`, `return m, errors.ErrUnsupported
+		case !blank`, "./connector/mcp -run TestEventThatIsTooLarge"},
+	{"mcp-request-that-is-too-large-is-an-answer", "doubt-is-not-failure", "connector/mcp/inbound.go",
 		`case !e.Asks:`, `case !e.Asks || e.ID != nil:`, "./connector/mcp -run TestRequestThatIsTooLarge"},
 	{"mcp-session-that-is-over-is-a-mistake", "nothing-lost", "connector/mcp/failure.go",
 		`case s.over:`, `case false && s.over:`, "./connector/mcp -run TestRefusedByStatus"},
