@@ -105,8 +105,8 @@ func (s *session) asking() (id json.RawMessage, answered <-chan mcp.Message, don
 	}
 }
 
-// answered takes an answer of the client. One that nobody waits for is dropped.
-func (s *session) answered(m mcp.Message) {
+// answered takes an answer of the client, and reports whether somebody waits for it: another one is dropped.
+func (s *session) answered(m mcp.Message) bool {
 	s.mu.Lock()
 	ch := s.asked[string(m.ID)]
 	delete(s.asked, string(m.ID))
@@ -114,6 +114,19 @@ func (s *session) answered(m mcp.Message) {
 	if ch != nil {
 		ch <- m
 	}
+	return ch != nil
+}
+
+// unread handles a message of the client that was too large to be read. Whoever waits for it, if it is an answer, is told that there is none.
+func (s *session) unread(e *mcp.TooLargeError) {
+	if e.Asks || !s.answered(unreadAnswer(e)) {
+		s.refuse(e.ID, invalidRequest, e.Error())
+	}
+}
+
+// unreadAnswer stands for an answer that was too large to be read.
+func unreadAnswer(e *mcp.TooLargeError) mcp.Message {
+	return mcp.Message{Version: "2.0", ID: e.ID, Error: &mcp.RPCError{Code: internalError, Message: "the client's answer was not read: " + e.Error()}}
 }
 
 // level returns the level of the log that the client asked for.

@@ -110,9 +110,11 @@ func (p *pump) read(ctx context.Context, r *mcp.Reader) {
 	defer close(p.frames)
 	for {
 		frame, err := r.Next()
-		if tooLarge, ok := errors.AsType[*mcp.TooLargeError](err); ok {
+		if tooLarge, ok := errors.AsType[*mcp.TooLargeError](err); ok && (tooLarge.Asks || tooLarge.ID == nil) {
 			p.refuse(tooLarge.ID, invalidRequest, tooLarge.Error())
 			continue
+		} else if ok { // a server waits for it
+			frame, err = mcp.Frame(unreadAnswer(tooLarge))
 		}
 		if err != nil {
 			return

@@ -220,7 +220,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 	}
 	frame, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.g.cfg.MessageLimit)))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		h.refuse(w, r, http.StatusRequestEntityTooLarge, "the message is too large")
+		h.unread(w, r, agent, frame)
 		return
 	}
 	if !place.Keep() {
@@ -247,7 +247,7 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		answerHTTP(w, status, mcp.Message{Version: "2.0", ID: m.ID, Error: wrong})
 		return
 	}
-	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize" && !isModern)
+	s, id := h.session(agent, r.Header.Get(headerSession), m.Method == "initialize" && m.ID != nil && !isModern)
 	if s == nil {
 		h.refuse(w, r, http.StatusNotFound, "there is no such session: begin a new one")
 		return
@@ -277,6 +277,14 @@ func (h *HTTPHandler) post(w http.ResponseWriter, r *http.Request, agent string,
 		place.Leave()
 	}
 	h.answer(w, r, s, m, conn, isModern)
+}
+
+// unread refuses a message of which the beginning is there, and the rest is too large. Whoever waits for it, if it is an answer, is told.
+func (h *HTTPHandler) unread(w http.ResponseWriter, r *http.Request, agent string, beginning []byte) {
+	if s, _ := h.session(agent, r.Header.Get(headerSession), false); s != nil {
+		s.answered(unreadAnswer(mcp.Unread(beginning, h.g.cfg.MessageLimit)))
+	}
+	h.refuse(w, r, http.StatusRequestEntityTooLarge, "the message is too large")
 }
 
 // full refuses a request that has no place.
@@ -404,6 +412,7 @@ func (h *HTTPHandler) session(agent, id string, begins bool) (*session, string) 
 	if s == nil {
 		h.bound(agent)
 		s = h.g.newSession(agent, nil, nil)
+		s.shared = key.id == ""
 		h.sessions[key] = s
 	}
 	s.used = time.Now()
@@ -432,10 +441,13 @@ func (h *HTTPHandler) bound(agent string) {
 // delete ends a session.
 func (h *HTTPHandler) delete(w http.ResponseWriter, r *http.Request, agent string) {
 	key := sessionKey{agent, r.Header.Get(headerSession)}
-	h.mu.Lock()
-	s := h.sessions[key]
-	delete(h.sessions, key)
-	h.mu.Unlock()
+	var s *session
+	if key.id != "" { // the one without a name is of other clients, too
+		h.mu.Lock()
+		s = h.sessions[key]
+		delete(h.sessions, key)
+		h.mu.Unlock()
+	}
 	if s == nil {
 		h.refuse(w, r, http.StatusNotFound, "there is no such session")
 		return

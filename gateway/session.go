@@ -34,6 +34,7 @@ type session struct {
 	g      *Gateway
 	agent  string
 	alone  bool          // it is the one client of the gateway
+	shared bool          // by HTTP, it is of all clients of the agent that have none: their ids may be the same
 	hangUp func()        // ends the connection, before what is left is cancelled; nil: its owner does
 	over   chan struct{} // closed at its end
 
@@ -46,16 +47,16 @@ type session struct {
 
 	telling chan struct{} // holds a token while a last answer is written
 
-	mu           sync.Mutex                    // protects all below
-	working      int                           // functions that work began and that have not returned
-	idle         chan struct{}                 // closed when there are none; nil: nobody waits for that
-	cancel       map[string]context.CancelFunc // of requests under way, by their id
-	made         int64                         // last answers
-	unwritten    map[int64]string              // those that are not written yet, by their number: the ids of their requests
-	told         map[string]toldAnswer         // calls whose last answer was written, by name
-	used         time.Time                     // by HTTP, when its last message came
-	version      string                        // that was agreed on by a handshake; empty: there was none
-	capabilities json.RawMessage               // as the client declared them by a handshake
+	mu           sync.Mutex            // protects all below
+	working      int                   // functions that work began and that have not returned
+	idle         chan struct{}         // closed when there are none; nil: nobody waits for that
+	underWay     map[string]*underWay  // requests, by their id
+	made         int64                 // last answers
+	unwritten    map[int64]string      // those that are not written yet, by their number: the ids of their requests
+	told         map[string]toldAnswer // calls whose last answer was written, by name
+	used         time.Time             // by HTTP, when its last message came
+	version      string                // that was agreed on by a handshake; empty: there was none
+	capabilities json.RawMessage       // as the client declared them by a handshake
 	logLevel     string
 	asked        map[string]chan mcp.Message // requests of servers that the client has, by their id
 	asks         int
@@ -63,6 +64,15 @@ type session struct {
 	watches      map[string]*watch // resources
 	stream       *stream           // by HTTP, of what belongs to no request; nil: the client reads none
 }
+
+// An underWay is a request under way.
+type underWay struct {
+	id      string
+	cancel  context.CancelFunc
+	givenUp bool // the client does not take its answer any more; the session's mutex protects it
+}
+
+type underWayKey struct{}
 
 // maxTold is how many answers are remembered beside those of one frame (law: bounded). A client that opens a connection for each request
 // never shows that it has them; those of the oldest connection count as not delivered.
@@ -81,7 +91,7 @@ type toldAnswer struct {
 // is nil.
 func (g *Gateway) newSession(agent string, out func(frame []byte) (int64, error), push func(frame []byte) error) *session {
 	s := &session{g: g, agent: agent, out: out, push: push, over: make(chan struct{}), telling: make(chan struct{}, 1),
-		cancel: make(map[string]context.CancelFunc), unwritten: make(map[int64]string), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
+		underWay: make(map[string]*underWay), unwritten: make(map[int64]string), told: make(map[string]toldAnswer), asked: make(map[string]chan mcp.Message),
 		listens: make(map[*listen]struct{}), watches: make(map[string]*watch)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,20 +208,21 @@ func (s *session) enter(ctx context.Context, id json.RawMessage, again bool) (_ 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := string(id)
-	_, used := s.cancel[key]
+	_, used := s.underWay[key]
 	switch {
 	case used && !again:
 		return ctx, nil, "a request with this id is still being answered"
-	case len(s.cancel) >= maxInFlight:
+	case len(s.underWay) >= maxInFlight:
 		return ctx, nil, fmt.Sprintf("%d requests are being answered, and more are not taken", maxInFlight)
 	case used:
 		key += " " + rand.Text()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s.cancel[key] = cancel
-	return ctx, sync.OnceFunc(func() {
+	u := &underWay{id: string(id), cancel: cancel}
+	s.underWay[key] = u
+	return context.WithValue(ctx, underWayKey{}, u), sync.OnceFunc(func() {
 		s.mu.Lock()
-		delete(s.cancel, key)
+		delete(s.underWay, key)
 		s.mu.Unlock()
 		cancel()
 	}), ""
@@ -241,7 +252,8 @@ func (s *session) begin(ctx context.Context, m mcp.Message) {
 func (s *session) note(ctx context.Context, id json.RawMessage, a *answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.of != "" && ctx.Err() == nil {
+	u, _ := ctx.Value(underWayKey{}).(*underWay)
+	if a.of != "" && ctx.Err() == nil && !(u != nil && u.givenUp) {
 		s.made++
 		a.number = s.made
 		s.unwritten[a.number] = string(id)
@@ -377,8 +389,14 @@ func (s *session) notification(m mcp.Message) {
 	id := cancelledBy(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cancel := s.cancel[id]; cancel != nil {
-		cancel() // of reads, and of who waits: a call that was sent is not stopped
+	for _, u := range s.underWay {
+		switch {
+		case u.id != id:
+		case s.shared: // it may be that of another client, which waits for it
+			u.givenUp = true
+		default:
+			u.cancel() // of reads, and of who waits: a call that was sent is not stopped
+		}
 	}
 	s.forget(id) // it may have been answered since heard
 }

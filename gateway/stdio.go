@@ -60,7 +60,7 @@ func (s *session) readAll(ctx context.Context, next func() ([]byte, int64, error
 	for {
 		frame, read, err := next()
 		if tooLarge, ok := errors.AsType[*mcp.TooLargeError](err); ok {
-			s.refuse(tooLarge.ID, invalidRequest, tooLarge.Error())
+			s.unread(tooLarge)
 			continue
 		}
 		if err != nil {
@@ -75,8 +75,8 @@ func (s *session) stopListening() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for l := range s.listens {
-		if cancel := s.cancel[string(l.id)]; cancel != nil {
-			cancel()
+		if u := s.underWay[string(l.id)]; u != nil {
+			u.cancel()
 		}
 	}
 }

@@ -51,6 +51,13 @@ func (e *TooLargeError) Error() string {
 	return "a message is larger than " + bytesText(e.Limit)
 }
 
+// Unread returns the error of a frame over the limit of which the beginning was read: its id is found if that is there.
+func Unread(beginning []byte, limit int) *TooLargeError {
+	var ids idScanner
+	ids.scan(beginning)
+	return &TooLargeError{ID: ids.id(), Asks: ids.asks, Limit: limit}
+}
+
 // A Reader reads frames, one a line. It never keeps more than the limit of one.
 type Reader struct {
 	r     *bufio.Reader

@@ -282,6 +282,16 @@ var edgesBreaks = []Break{
 		`return m, nil
 		case !blank`, `return m, errors.ErrUnsupported
 		case !blank`, "./connector/mcp -run TestEventThatIsTooLarge"},
+	{"cancelled-without-a-session-is-of-anybody", "explained", "gateway/session.go",
+		`case s.shared: // it`, `case s.shared && false: // it`, "./gateway -run TestCancelledWithoutASession"},
+	{"answer-given-up-without-a-session-is-delivered", "once", "gateway/session.go",
+		`u.givenUp = true`, `_ = u`, "./gateway -run TestCancelledWithoutASession"},
+	{"session-of-all-is-ended-by-one", "nothing-lost", "gateway/http.go",
+		`if key.id != "" { // the one`, `if true { // the one`, "./gateway -run TestSessionThatHasNoName"},
+	{"rejected-after-it-failed-is-made-again", "explained", "law/repeat/repeat.go",
+		`case m.State == keep.Failed && !rejected(run), givenUp(run, m):`, `case m.State == keep.Failed, givenUp(run, m):`, "./gateway -run TestPersonSpeaksOfOneContent"},
+	{"error-of-a-tool-made-nothing", "nothing-lost", "cmd/keep/internal/prove/prove.go",
+		`ok && f.Code == mcp.CodeToolError`, `ok && f.Code == mcp.CodeToolError && false`, "./cmd/keep -run TestGatewayPairNamesWhatAnErrorMayHaveMade"},
 	{"mcp-request-that-is-too-large-is-an-answer", "doubt-is-not-failure", "connector/mcp/inbound.go",
 		`case !e.Asks:`, `case !e.Asks || e.ID != nil:`, "./connector/mcp -run TestRequestThatIsTooLarge"},
 	{"mcp-session-that-is-over-is-a-mistake", "nothing-lost", "connector/mcp/failure.go",
