@@ -268,6 +268,18 @@ func TestPersonSpeaksOfOneContent(t *testing.T) {
 		d.want("another", content(d, "2"), "failed", 0, "waits for a person")
 		d.want("the same", content(d, "2"), "failed", 0, "waits for a person")
 		d.want("the first again", content(d, "1"), "", 0, other)
+		d.decide(keep.AskApproval, keep.Reject)
+		rejected := content(d, "2")
+		d.want("the other is rejected", rejected, "rejected", 0, "A person rejected this call")
+		if out := must(d.ask(9, "tools/call", `{"name":"keep_outcome","arguments":{"ref":"`+rejected.Result.Meta["keep/ref"].(string)+`"}}`)); !strings.Contains(out.text(), `"state":"rejected"`) {
+			t.Errorf("keep_outcome: %s", out.raw)
+		}
+		d.want("once more", content(d, "2"), "failed", 0, "waits for a person")
+		d.decide(keep.AskApproval, keep.Approve)
+		d.want("approved", content(d, "2"), "applied", 1)
+		if list, _, err := d.db.Mutations(t.Context(), keep.MutationFilter{}, keep.Page{}); err != nil || len(list) != 1 {
+			t.Errorf("%d records, want one, %v", len(list), err)
+		}
 	})
 }
 

@@ -78,8 +78,17 @@ const (
 // Makes reports whether the call is made, if nothing stops it.
 func (v Verdict) Makes() bool { return v == New || v == Confirm || v == Again }
 
-// Decide returns what a call is after last, of the same identity; nil: there was none.
+// Decide returns what a call is after last, of the same identity; nil: there was none. One that has a record, and is known not to have
+// happened, is made under the key of that whoever rejected it last.
 func Decide(last *Last, r Rules, now time.Time) Verdict {
+	v := decide(last, r, now)
+	if (v == New || v == Confirm) && last != nil && last.Mutation.State == keep.Failed {
+		return Again
+	}
+	return v
+}
+
+func decide(last *Last, r Rules, now time.Time) Verdict {
 	if last == nil || last.Run.ID == "" {
 		return New
 	}
@@ -94,7 +103,7 @@ func Decide(last *Last, r Rules, now time.Time) Verdict {
 			return Again
 		}
 		return Answer
-	case m.State == keep.Failed, givenUp(run, m):
+	case m.State == keep.Failed && !rejected(run), givenUp(run, m):
 		return Again
 	}
 	// It is applied, skipped, or a person refused it: that does not change any more.
@@ -120,10 +129,12 @@ func Decide(last *Last, r Rules, now time.Time) Verdict {
 // givenUp reports whether a call was over before it was recorded and nobody rejected it, as one that waited for a limit when its gateway ended: a
 // person rejects one about which he is asked, and that its run says then.
 func givenUp(run keep.Run, m keep.Mutation) bool {
-	if run.Status != keep.StatusAborted || m.Key != "" || run.Error == nil {
-		return false
-	}
-	return !slices.Contains([]string{"approval-needed", "already-done", keep.CodeBudget}, run.Error.Code)
+	return run.Status == keep.StatusAborted && m.Key == "" && run.Error != nil && !rejected(run)
+}
+
+// rejected reports whether an attempt at a call is over since a person rejected what he was asked about it.
+func rejected(run keep.Run) bool {
+	return run.Status == keep.StatusAborted && run.Error != nil && slices.Contains([]string{"approval-needed", "already-done", keep.CodeBudget}, run.Error.Code)
 }
 
 // Ref returns the reference of a call: the key of its record, which it has from its first run on.
@@ -132,6 +143,8 @@ func Ref(run keep.Run) string { return string(ledger.RunKey(run.Chain)) }
 // State returns the state of a call as agents see it, also of one that has no record.
 func State(run keep.Run, m keep.Mutation) string {
 	switch {
+	case m.State == keep.Failed && rejected(run):
+		return "rejected"
 	case m.Key != "":
 		return string(m.State)
 	case givenUp(run, m):
@@ -157,7 +170,7 @@ func Sentence(tool keep.ToolName, run keep.Run, m keep.Mutation) string {
 		return fmt.Sprintf("%s happened (%s).", tool, ref)
 	case m.State == keep.Skipped:
 		return fmt.Sprintf("A person closed the question whether %s happened, without an answer; nothing more is sent for it (%s).", tool, ref)
-	case run.Status == keep.StatusAborted && m.Key == "" && !givenUp(run, m):
+	case run.Status == keep.StatusAborted && m.Key == "" && !givenUp(run, m), m.State == keep.Failed && rejected(run):
 		return fmt.Sprintf("A person rejected this call of %s; nothing was sent (%s).", tool, ref)
 	case !run.Closed && run.Error != nil && run.Error.Code == keep.CodeBudget:
 		return fmt.Sprintf("%s was not called: its budget is spent (%s). A person is asked; nothing was sent. Make the same call again later, or ask keep_outcome with %s.", tool, why, ref)
@@ -172,5 +185,5 @@ func Sentence(tool keep.ToolName, run keep.Run, m keep.Mutation) string {
 
 // Final reports whether what is known of a call is its last answer: only that can be delivered.
 func Final(run keep.Run, m keep.Mutation) bool {
-	return run.Closed && !givenUp(run, m) && (m.Key == "" || m.State == keep.Applied || m.State == keep.Skipped)
+	return run.Closed && !givenUp(run, m) && (m.Key == "" || m.State == keep.Applied || m.State == keep.Skipped || m.State == keep.Failed && rejected(run))
 }

@@ -19,6 +19,8 @@ func TestDecide(t *testing.T) {
 	expires := ran(keep.StatusApproval, false)
 	expires.RetryAt = at.Add(time.Hour)
 	state := func(s keep.MutationState) keep.Mutation { return keep.Mutation{Key: "mut_1", State: s} }
+	refused := ran(keep.StatusAborted, true)
+	refused.Error = keep.Failf(keep.ClassPermission, "approval-needed", "a person must agree")
 	rules := repeat.DefaultRules()
 	ask, replay := rules, rules
 	ask.Repeat, replay.Repeat = repeat.Ask, repeat.Replay
@@ -46,6 +48,10 @@ func TestDecide(t *testing.T) {
 		{"delivered long ago, replay", &repeat.Last{Run: ran(keep.StatusCommitted, true), Mutation: state(keep.Applied), Delivered: at}, replay, at.Add(2 * time.Hour), repeat.New},
 		{"skipped, not delivered", &repeat.Last{Run: ran(keep.StatusCommitted, true), Mutation: state(keep.Skipped)}, rules, at, repeat.Answer},
 		{"rejected, not delivered", &repeat.Last{Run: ran(keep.StatusAborted, true)}, rules, at, repeat.Answer},
+		{"rejected after it failed", &repeat.Last{Run: refused, Mutation: state(keep.Failed)}, rules, at, repeat.Answer},
+		{"rejected after it failed, delivered", &repeat.Last{Run: refused, Mutation: state(keep.Failed), Delivered: at}, rules, at.Add(time.Second), repeat.Again},
+		{"rejected after it failed, delivered, ask", &repeat.Last{Run: refused, Mutation: state(keep.Failed), Delivered: at}, ask, at.Add(time.Second), repeat.Again},
+		{"rejected after it failed, delivered, replay", &repeat.Last{Run: refused, Mutation: state(keep.Failed), Delivered: at}, replay, at.Add(time.Second), repeat.Answer},
 	} {
 		if got := repeat.Decide(c.last, c.rules, c.now); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
