@@ -238,7 +238,7 @@ func (a *app) brokenOff(note string) error {
 	}
 	if len(text) > 0 {
 		fmt.Fprintf(a.Err, "%s A proof of before was broken off, or another one runs now. If none does, look for what it made, and then remove %s:\n%s\n",
-			a.Ink.Yellow("keep:"), terminal.Short(note), terminal.Clean(string(text)))
+			a.Ink.Yellow("keep:"), terminal.Short(note), terminal.CleanText(string(text)))
 	}
 	return err
 }

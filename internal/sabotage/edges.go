@@ -290,7 +290,7 @@ var edgesBreaks = []Break{
 		`if key.id != "" { // the one`, `if true { // the one`, "./gateway -run TestSessionThatHasNoName"},
 	{"rejected-after-it-failed-is-made-again", "explained", "law/repeat/repeat.go",
 		`case m.State == keep.Failed && !rejected(run), givenUp(run, m):`, `case m.State == keep.Failed, givenUp(run, m):`, "./gateway -run TestPersonSpeaksOfOneContent"},
-	{"error-of-a-tool-made-nothing", "nothing-lost", "cmd/keep/internal/prove/prove.go",
+	{"error-of-a-tool-made-nothing", "nothing-lost", "cmd/keep/internal/pair/prove.go",
 		`ok && f.Code == mcp.CodeToolError`, `ok && f.Code == mcp.CodeToolError && false`, "./cmd/keep -run TestGatewayPairNamesWhatAnErrorMayHaveMade"},
 	{"mcp-request-that-is-too-large-is-an-answer", "doubt-is-not-failure", "connector/mcp/inbound.go",
 		`case !e.Asks:`, `case !e.Asks || e.ID != nil:`, "./connector/mcp -run TestRequestThatIsTooLarge"},

@@ -42,7 +42,13 @@ func (tr Trial) Plan() prove.Plan { return tr.plan(tr.pairing(), tr.Calls) }
 func (tr Trial) plan(p mcp.Pairing, calls int) prove.Plan {
 	p.ErrorsRefused = true // what the server refuses is shown, and not asked about
 	t, _ := tr.Server.Tool(p, 0).(connector.Mutator)
-	return prove.Plan{Tool: t, Params: tr.Params, Calls: calls, Run: tr.Run}
+	return prove.Plan{Tool: t, Params: tr.Params, Calls: calls, Run: tr.Run, Doubts: isToolError}
+}
+
+// isToolError reports whether a tool said itself that it failed, which says nothing of what it did before.
+func isToolError(err error) bool {
+	f, ok := errors.AsType[*keep.Failure](err)
+	return ok && f.Code == mcp.CodeToolError
 }
 
 // pairing returns what is tried of a tool: the key that it may honour, else its mark.
@@ -116,8 +122,8 @@ func (tr Trial) probe(ctx context.Context, p mcp.Pairing) (*mcp.Lookup, prove.To
 	}
 	out.Calls++
 	_, err := plan.Tool.Mutate(ctx, m)
-	if !prove.Refused(err) { // also if no answer came, or one that does not say that nothing was made
-		out.Made = append(out.Made, prove.Made{What: "looking for the mark", Token: m.Token, Target: m.Target, Params: m.Payload})
+	if plan.MayHaveMade(err) { // also if no answer came, or one that does not say that nothing was made
+		out.Made = append(out.Made, prove.MadeBy("looking for the mark", m, err))
 	}
 	if err != nil {
 		out.Faults = append(out.Faults, fmt.Sprintf("the call was answered with an error: %v", err))

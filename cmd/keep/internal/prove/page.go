@@ -30,9 +30,9 @@ code { font-size: .9em; overflow-wrap: anywhere } .low { color: #a00; font-weigh
 {{with .Repeat}}<p>A repeat of the same call was {{.}}.</p>{{end}}
 {{with .Faults}}<p class="low">What speaks against the level:</p><ul>{{range .}}<li>{{.}}{{end}}</ul>{{end}}
 {{with .Advice}}<p>What to write:</p><ul>{{range .}}<li><code>{{.}}</code>{{end}}</ul>{{end}}
-{{with .Made}}<p>What was made, to be removed:</p>
-<table><tr><th>Trial<th>Target<th>Effects<th>Token<th>Params</tr>
-{{range .}}<tr><td>{{.What}}<td>{{.Target}}<td>{{with .Effects}}{{.}}{{else}}–{{end}}<td><code>{{.Token}}</code><td><code>{{printf "%s" .Params}}</code></tr>
+{{with .Made}}<p>What was made, to be removed. Where an answer was lost, or an error, it may not be there:</p>
+<table><tr><th>Trial<th>Target<th>Effects<th>Token<th>Params<th>Error</tr>
+{{range .}}<tr><td>{{.What}}<td>{{.Target}}<td>{{with .Effects}}{{.}}{{else}}–{{end}}<td><code>{{.Token}}</code><td><code>{{printf "%s" .Params}}</code><td>{{.Error}}</tr>
 {{end}}</table>{{end}}
 {{end}}</html>
 `

@@ -28,6 +28,9 @@ type Plan struct {
 	Params json.RawMessage // in its texts, {n} stands for something new in each call
 	Calls  int             // that change something, at most; at least MinCalls
 	Run    string          // is in place of {n}, with a number, and in all marks; empty: Try chooses it
+
+	// Doubts reports whether a call that was refused may have made something all the same. Nil: none may.
+	Doubts func(err error) bool
 }
 
 // NewRun returns a name for Plan.Run that no other trials have.
@@ -245,6 +248,11 @@ func (t *prover) first(ctx context.Context, tr *trial) {
 func passes(err error) bool {
 	f, ok := errors.AsType[*keep.Failure](err)
 	return ok && f.Class == keep.ClassTransient
+}
+
+// MayHaveMade reports whether a call that ended with err may have made something.
+func (p Plan) MayHaveMade(err error) bool {
+	return !Refused(err) || p.Doubts != nil && p.Doubts(err)
 }
 
 // Refused reports whether an error says that nothing was done.

@@ -52,6 +52,16 @@ type Made struct {
 	Target  string          `json:"target"`
 	Params  json.RawMessage `json:"params"`
 	Effects *int            `json:"effects"` // as the lookup shows at the end; null: it can't count
+	Error   string          `json:"error"`   // with which the call ended, so that it may have made nothing; empty: there was none
+}
+
+// MadeBy returns what a call asked for that ended with err.
+func MadeBy(what string, m keep.Mutation, err error) Made {
+	made := Made{What: what, Token: m.Token, Target: m.Target, Params: m.Payload}
+	if err != nil {
+		made.Error = err.Error()
+	}
+	return made
 }
 
 // Passed reports whether every tool is at least what it is configured to be.
@@ -80,11 +90,11 @@ func (t *prover) report() Tool {
 		} else if tr.err == nil {
 			missing++
 		}
-		made := Made{What: tr.what, Token: tr.m.Token, Target: tr.m.Target, Params: tr.m.Payload}
+		made := MadeBy(tr.what, tr.m, tr.err)
 		if tr.shown >= 0 {
 			made.Effects = &tr.shown
 		}
-		if !Refused(tr.err) || tr.found {
+		if t.plan.MayHaveMade(tr.err) || tr.found {
 			out.Made = append(out.Made, made)
 		}
 	}
