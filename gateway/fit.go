@@ -39,7 +39,7 @@ func misfit(t mcp.ToolInfo, p mcp.Pairing, args json.RawMessage) string {
 	if err != nil {
 		return ""
 	}
-	compiled, err := schema.Compile(text)
+	compiled, err := schema.CompileListed(text)
 	if err != nil {
 		return "" // it says nothing that can be compared
 	}

@@ -38,6 +38,22 @@ func TestMisfits(t *testing.T) {
 	}
 }
 
+// A schema that is made to take long is not compared with: its server, and not the gateway, says what it thinks of a call. Law: bounded.
+func TestSchemaThatTakesLong(t *testing.T) {
+	for name, long := range map[string]string{
+		"its levels": `"not":` + strings.Repeat(`{"allOf":[`, 40) + `{"type":"object"}` + strings.Repeat(`]}`, 40),
+		"its size":   `"description":"` + strings.Repeat("x", 256<<10) + `"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup{Dir: t.TempDir(), Agent: "a"}
+			lists(t, s.Dir, `{"name":"create","inputSchema":{"type":"object","properties":{"title":{"type":"integer"},"n":{`+long+`}}}}`)
+			d := open(t, s, nil)
+			d.want("a text in place of a number", d.make("x"), "applied", 1)
+		})
+	}
+}
+
 // A tool that has no param for the token is not called: nothing would show its effects, and its server would honour no key.
 func TestNoParamForTheToken(t *testing.T) {
 	for name, c := range map[string]struct{ schema, state string }{

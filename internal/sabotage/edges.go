@@ -282,6 +282,8 @@ var edgesBreaks = []Break{
 		`return m, nil
 		case !blank`, `return m, errors.ErrUnsupported
 		case !blank`, "./connector/mcp -run TestEventThatIsTooLarge"},
+	{"schema-that-takes-long-is-compiled", "bounded", "gateway/fit.go",
+		`schema.CompileListed(text)`, `schema.Compile(text)`, "./gateway -run TestSchemaThatTakesLong"},
 	{"cancelled-without-a-session-is-of-anybody", "explained", "gateway/session.go",
 		`case s.shared: // it`, `case s.shared && false: // it`, "./gateway -run TestCancelledWithoutASession"},
 	{"answer-given-up-without-a-session-is-delivered", "once", "gateway/session.go",

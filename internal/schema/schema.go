@@ -3,7 +3,9 @@ package schema
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -27,6 +29,39 @@ func Compile(text []byte) (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	return c.Compile(name)
+}
+
+// Bounds of a schema that a service lists (law: bounded). To compile one takes time that grows with the third power of its levels.
+const (
+	maxListed = 256 << 10 // bytes
+	maxLevels = 64
+)
+
+var errLong = errors.New("the schema is too large or too deep to be compiled")
+
+// CompileListed is Compile for a schema that a service lists, which may be made to take long: that is an error.
+func CompileListed(text []byte) (*jsonschema.Schema, error) {
+	if len(text) > maxListed {
+		return nil, errLong
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	for levels := 0; ; {
+		token, err := d.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			return Compile(text)
+		case err != nil:
+			return nil, err
+		}
+		if token, nests := token.(json.Delim); nests {
+			if levels++; token == '}' || token == ']' {
+				levels -= 2
+			}
+		}
+		if levels > maxLevels {
+			return nil, errLong
+		}
+	}
 }
 
 // Value returns a JSON text as Validate wants it, with its numbers as they are written.
