@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -20,6 +21,12 @@ const AgentPath = "/mcp"
 
 // maxAgentRequest bounds a request of an agent, in bytes (law: bounded).
 const maxAgentRequest = 4 << 20
+
+// What bounds the scripts that agents try on a host, besides plans (law: bounded): its runs wait for the same sandbox.
+const (
+	maxTrials = 2
+	trialTime = time.Minute
+)
 
 // agents answers agents. Each request is one of a token, whose role says what it may do;
 // the API, which answers what the agent's tools ask, sees that role as well. Plans are made as those
@@ -45,7 +52,7 @@ func (s *Server) agents(v *Session, answers http.Handler, plans *ScriptPlanner) 
 				answers.ServeHTTP(w, r.WithContext(access.With(r.Context(), id)))
 			})}})
 		}
-		return mcp.New(mcp.Config{Role: id.Role, Call: call, Deploy: call, Open: open, Version: buildinfo.Read().Version, Logger: s.env.Log, Schemas: known})
+		return mcp.New(mcp.Config{Role: id.Role, Call: call, Deploy: call, Open: open, Version: buildinfo.Read().Version, Logger: s.env.Log, Schemas: known, Places: s.trials, Time: trialTime})
 	}, &sdk.StreamableHTTPOptions{
 		// The guard knows by which names this server may be called, also behind a proxy.
 		Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxAgentRequest, Logger: s.env.Log,

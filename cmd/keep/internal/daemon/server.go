@@ -67,6 +67,7 @@ type Server struct {
 	connects *Connecting
 	backups  *Backups
 	plans    chan struct{} // places of plans that are made at once
+	trials   chan struct{} // places of scripts that agents try at once
 	metrics  http.Handler  // of the host
 	check    *databaseCheck
 	http     *http.Server
@@ -85,7 +86,7 @@ type Server struct {
 // anything runs. With server.listen "off" there is the socket alone.
 func (e Env) OpenServer(ctx context.Context, s *Session, seen *metrics.Collector) (_ *Server, err error) {
 	cfg := s.Project.Cfg
-	srv := &Server{env: e, plans: make(chan struct{}, maxPlans)}
+	srv := &Server{env: e, plans: make(chan struct{}, maxPlans), trials: make(chan struct{}, maxTrials)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, srv.Close())

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -30,6 +31,11 @@ type Config struct {
 	// Open opens what scripts are tried with; Close of the Bench releases it. With live,
 	// its connections may be read from. Required.
 	Open func(ctx context.Context, live bool) (Bench, error)
+
+	// Places has a place for each script that is tried at once, by all agents. Nil: there may be any number. Time is how
+	// long that may take, with the wait for a place; zero: as long as it takes.
+	Places chan struct{}
+	Time   time.Duration
 
 	// Version is that of Keep.
 	Version string

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,6 +179,40 @@ func (s *server) with(ctx context.Context, live bool, f func(Bench) error) (err 
 	return f(b)
 }
 
+// place takes a place for a script that is executed, and returns a context that ends with the time which that may take.
+func (s *server) place(ctx context.Context) (_ context.Context, leave func(), err error) {
+	cancel := func() {}
+	if s.Time > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, s.Time, &keep.TimeoutError{Op: "trying the script", After: s.Time})
+	}
+	if s.Places == nil {
+		return ctx, cancel, nil
+	}
+	select {
+	case s.Places <- struct{}{}:
+		return ctx, func() { <-s.Places; cancel() }, nil
+	case <-ctx.Done():
+		cancel()
+		return ctx, nil, errors.New("other scripts are being tried: try again")
+	}
+}
+
+// try calls f with a bench and a place.
+func (s *server) try(ctx context.Context, live bool, f func(context.Context, Bench) error) error {
+	return s.with(ctx, live, func(b Bench) error {
+		ctx, leave, err := s.place(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		err = f(ctx, b)
+		if late, ok := errors.AsType[*keep.TimeoutError](context.Cause(ctx)); ok && err != nil {
+			return late
+		}
+		return err
+	})
+}
+
 // A typesParams narrows the types.
 type typesParams struct {
 	Connection string `json:"connection,omitempty" jsonschema:"only this one"`
@@ -224,7 +257,7 @@ type checkReport struct {
 }
 
 func (s *server) check(ctx context.Context, in scriptParams) (out answer, err error) {
-	err = s.with(ctx, false, func(b Bench) error {
+	err = s.try(ctx, false, func(ctx context.Context, b Bench) error {
 		c, err := b.Check(ctx, in.file(), in.Source, in.Files)
 		if err != nil {
 			return err
@@ -280,10 +313,20 @@ func (b Bench) deployed(ctx context.Context, name keep.WorkflowName) (c Checked,
 	return c, err
 }
 
+// checked returns what is to be planned. A plan has a place of its own.
+func (s *server) checked(ctx context.Context, b Bench, in planParams) (Checked, error) {
+	ctx, leave, err := s.place(ctx)
+	if err != nil {
+		return Checked{}, err
+	}
+	defer leave()
+	return in.checked(ctx, b)
+}
+
 // plan plans only what could be deployed. It reads live, and sends nothing.
 func (s *server) plan(ctx context.Context, in planParams) (out answer, err error) {
 	err = s.with(ctx, true, func(b Bench) error {
-		c, err := in.checked(ctx, b)
+		c, err := s.checked(ctx, b, in)
 		if err != nil {
 			return err
 		}
@@ -331,7 +374,7 @@ func (s *server) test(ctx context.Context, in testParams) (out answer, err error
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.with(ctx, false, func(b Bench) error {
+	err = s.try(ctx, false, func(ctx context.Context, b Bench) error {
 		c, err := b.Check(ctx, scriptParams{in.Source, in.File, in.Files}.file(), in.Source, in.Files)
 		if err != nil {
 			return err
@@ -421,34 +464,35 @@ type proposeParams struct {
 // again.
 func (s *server) propose(ctx context.Context, in proposeParams) (out answer, err error) {
 	file := scriptParams{in.Source, in.File, in.Files}.file()
-	err = s.with(ctx, false, func(b Bench) error {
-		c, err := b.Check(ctx, file, in.Source, in.Files)
+	var c Checked
+	err = s.try(ctx, false, func(ctx context.Context, b Bench) error {
+		if c, err = b.Check(ctx, file, in.Source, in.Files); err != nil || !c.OK() {
+			return err
+		}
+		// One that says what it was is a version of that one.
+		doubt, err := b.Continue(ctx, c)
+		if err == nil && doubt != "" {
+			err = errors.New(doubt)
+		}
+		return err
+	})
+	if err != nil || !c.OK() {
+		return answer{said: "It is not proposed: it has problems.", data: report{false, c.Problems}}, err
+	}
+	err = s.Deploy(ctx, gated(func(client *api.Client) error {
+		r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Needs: []string{}}
+		p, err := client.Propose(ctx, r.Workflow, api.NewProposal{Script: api.Script{File: file, Source: in.Source, Imports: in.Files}, Note: noted(in.Note)})
 		if err != nil {
 			return err
 		}
-		if !c.OK() {
-			out = answer{said: "It is not proposed: it has problems.", data: report{false, c.Problems}}
-			return nil
+		said := "This script is current already."
+		if r.Version, r.Current = p.Version, p.Version; p.Waiting != nil {
+			said = "It waits for a person, and does not run before: tell yours to look at keep proposals."
+			err = r.waits(ctx, client, *p.Waiting)
 		}
-		// One that says what it was is a version of that one.
-		if doubt, err := b.Continue(ctx, c); err != nil || doubt != "" {
-			return cmp.Or(err, errors.New(doubt))
-		}
-		return s.Deploy(ctx, gated(func(client *api.Client) error {
-			r := proposed{report: report{true, c.Problems}, Workflow: c.Workflow.Name, State: "current", Needs: []string{}}
-			p, err := client.Propose(ctx, r.Workflow, api.NewProposal{Script: api.Script{File: file, Source: in.Source, Imports: in.Files}, Note: noted(in.Note)})
-			if err != nil {
-				return err
-			}
-			said := "This script is current already."
-			if r.Version, r.Current = p.Version, p.Version; p.Waiting != nil {
-				said = "It waits for a person, and does not run before: tell yours to look at keep proposals."
-				err = r.waits(ctx, client, *p.Waiting)
-			}
-			out = answer{said: said, data: r}
-			return err
-		}))
-	})
+		out = answer{said: said, data: r}
+		return err
+	}))
 	return out, err
 }
 
