@@ -20,6 +20,12 @@ func (x *execution) enter(ctx context.Context, t *tool, d time.Duration, at stri
 		x.probe, p.pause = nil, pause
 		return p, nil
 	}
+	if x.direct { // its actor lives for this call alone, and nobody stops it
+		var end context.CancelFunc
+		ctx, end = context.WithCancel(ctx)
+		defer end()
+		defer context.AfterFunc(x.a.hard, end)()
+	}
 	n := x.newNotice(t)
 	if pause != nil && !g.isOpen(g.rule(t)) {
 		defer pause()()
@@ -112,7 +118,7 @@ func (x *execution) tellLimit(ctx context.Context, t *tool, w limit.Wait) error 
 // mayWait returns why the run, which said that it waits for a limit, must not wait any
 // longer: a person paused the workflow, or did something to the run.
 func (x *execution) mayWait(ctx context.Context) error {
-	if !x.poked() {
+	if !x.direct && !x.poked() { // nobody pokes the actor of a direct call
 		return nil
 	}
 	w, err := x.e.store.Workflow(ctx, x.a.name)

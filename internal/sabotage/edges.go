@@ -282,6 +282,10 @@ var edgesBreaks = []Break{
 		`return m, nil
 		case !blank`, `return m, errors.ErrUnsupported
 		case !blank`, "./connector/mcp -run TestEventThatIsTooLarge"},
+	{"direct-call-waits-through-a-pause", "explained", "engine/limit.go",
+		`if !x.direct && !x.poked() {`, `if !x.poked() {`, "./engine -run TestDirectCallStopsWaiting"},
+	{"direct-call-waits-though-it-is-given-up", "explained", "engine/limit.go",
+		`defer context.AfterFunc(x.a.hard, end)()`, `_ = end`, "./engine -run TestDirectCallStopsWaiting"},
 	{"schema-that-takes-long-is-compiled", "bounded", "gateway/fit.go",
 		`schema.CompileListed(text)`, `schema.Compile(text)`, "./gateway -run TestSchemaThatTakesLong"},
 	{"cancelled-without-a-session-is-of-anybody", "explained", "gateway/session.go",
