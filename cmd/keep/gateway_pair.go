@@ -196,7 +196,10 @@ func (a *app) provePairing(cmd *cobra.Command, cfg *config.Config, trial pair.Tr
 	for _, l := range trial.Tool.Lookups {
 		asked = append(asked, terminal.Clean(l.Tool))
 	}
-	if len(asked) > 0 {
+	switch {
+	case f.lookup != "":
+		fmt.Fprintf(a.Err, "What is made is looked for by %s, which you named: it is called each time, whether it reads or not.\n", terminal.Clean(f.lookup))
+	case len(asked) > 0:
 		fmt.Fprintf(a.Err, "What is made is looked for by %s, which read by their names.\n", strings.Join(asked, ", "))
 	}
 	note := filepath.Join(cfg.Dir, "proofs", "pair-"+trial.Server.Name()+"."+url.PathEscape(trial.Tool.Name)+".txt")

@@ -240,6 +240,8 @@ func TestGatewayPairAsks(t *testing.T) {
 		{[]string{"shelf"}, exit.Done, "# token = { param = \"body\""},
 		{[]string{"shelf.create_note", "--json"}, exit.Done, `"mark": "body"`},
 		{[]string{"shelf.create_note", "--params", pairParams}, exit.Misused, "nothing was sent: say --yes"},
+		{[]string{"shelf.create_note", "--params", pairParams}, exit.Misused, "list_notes, which read by their names"},
+		{[]string{"shelf.create_note", "--params", pairParams, "--lookup", "list_notes"}, exit.Misused, "list_notes, which you named"},
 		{[]string{"shelf.create_note", "--params", pairParams, "--yes", "--mark", "nothing"}, exit.Misused, "has no param nothing"},
 		{[]string{"shelf.create_note", "--params", pairParams, "--yes", "--lookup", "nothing"}, exit.Misused, "no other tool nothing"},
 		{[]string{"shelf.nothing"}, exit.NotFound, "shelf.nothing"},
