@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/store/memory"
 	"github.com/keep-run/keep/web"
 )
@@ -61,5 +62,25 @@ func TestTestOfALostAccount(t *testing.T) {
 	a := w.as("ada", access.Operator).post("/connections/sheet/rows/test")
 	if a.want(t, http.StatusOK, "The read failed after", `<a href="/accounts">Accounts</a>`, "Nothing was changed."); strings.Contains(a.body, "Look at the address") {
 		t.Error("it leads to keep.toml")
+	}
+}
+
+// A question about an account leads to where that is connected again, as it is answered by nothing else.
+func TestQuestionAboutAnAccountLeadsToIt(t *testing.T) {
+	db, now := memory.New(), keepNow()
+	lost := keep.Account{Name: "work_mail", Pack: "gmail", Status: keep.AccountNeedsReconnect, Error: "refused: Token has been revoked.", ConnectedBy: "ada", ConnectedAt: now, Generation: 3}
+	q := account.Question(lost, now)
+	if strings.Contains(q.Why, ".;") {
+		t.Errorf("it says %q", q.Why)
+	}
+	commit(t, db, "", now, keep.OpenEscalation{Escalation: q})
+	const link = `<a href="/accounts/work_mail">Connect the account again</a>`
+	get := pagesAs(t, db, access.Operator)
+	for _, path := range []string{"/inbox", "/inbox/" + string(q.ID)} {
+		get("GET", path, nil).want(t, http.StatusOK, link)
+	}
+	commit(t, db, "", now, keep.CloseEscalation{ID: q.ID})
+	if over := get("GET", "/inbox/"+string(q.ID), nil); strings.Contains(over.body, link) {
+		t.Error("there is something to do about a question that is over")
 	}
 }

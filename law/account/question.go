@@ -67,7 +67,7 @@ func Question(a keep.Account, now time.Time) keep.Escalation {
 			a.Name, a.Pack, a.ExpiresAt.UTC().Format(time.RFC3339), a.Pack, a.Name)
 		q.Why = "the service gave nothing to renew it with"
 	}
-	q.Why += "; runs that need it wait, send nothing, and continue by themselves when it is renewed or connected"
+	q.Why = strings.TrimSuffix(q.Why, ".") + "; runs that need it wait, send nothing, and continue by themselves when it is renewed or connected"
 	return q
 }
 

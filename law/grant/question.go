@@ -33,6 +33,7 @@ func Question(p keep.Proposal, why string) keep.Escalation {
 	if p.Origin() != keep.OriginDeploy {
 		kind, said = keep.AskProposal, fmt.Sprintf("%s proposed %s; %s", p.By, p.Entry, meanwhile)
 	}
+	said += fmt.Sprintf("; keep proposals show %s@%s shows the script", p.Workflow, p.Version) // who reads this at a terminal has no page of it
 	return keep.Escalation{
 		ID: p.Question, Kind: kind, Workflow: p.Workflow, CreatedAt: p.CreatedAt,
 		Question:  question,
