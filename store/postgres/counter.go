@@ -16,9 +16,7 @@ var (
 	scanCounter    = scanOf(stored.Counters)
 )
 
-const putCounter = `INSERT INTO counter (step, at, workflow, committed, idle, failed, waiting, asked, took)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (step, at, workflow) DO UPDATE SET committed = excluded.committed,
-	idle = excluded.idle, failed = excluded.failed, waiting = excluded.waiting, asked = excluded.asked, took = excluded.took`
+var putCounter = stored.Counters.Insert("counter", "$") + ` ON CONFLICT (step, at, workflow) DO UPDATE SET ` + excluded(stored.Counters.Without("step", "at", "workflow"))
 
 // Counters returns counters; see store.Counters.
 func (db *DB) Counters(ctx context.Context, step keep.Step, w keep.WorkflowName, from, to time.Time) ([]keep.Counter, error) {
@@ -59,11 +57,8 @@ func (db *DB) Standing(ctx context.Context) ([]keep.Counter, error) {
 
 // PutCounters writes counters, and deletes old ones; see store.Counting.
 func (db *DB) PutCounters(ctx context.Context, list []keep.Counter, before map[keep.Step]time.Time) error {
-	switch {
-	case db.cfg.ReadOnly:
-		return ErrReadOnly
-	case db.pool == nil || db.over.Load():
-		return ErrClosed
+	if err := db.writable(); err != nil {
+		return err
 	}
 	b := new(pgx.Batch)
 	for _, step := range keep.Steps() { // in one order, so that two hosts do not wait for each other
@@ -72,23 +67,12 @@ func (db *DB) PutCounters(ctx context.Context, list []keep.Counter, before map[k
 		}
 	}
 	for _, c := range list {
-		args, err := counterArgs(c)
-		if err != nil {
+		if err := queueOne(b, putCounter, stored.Counters, &c); err != nil {
 			return err
 		}
-		b.Queue(putCounter, values(args)...)
 	}
 	if err := db.pool.SendBatch(ctx, b).Close(); err != nil { // one implicit transaction
 		return fmt.Errorf("write counters: %w", err)
 	}
 	return nil
-}
-
-func counterArgs(c keep.Counter) ([]any, error) {
-	took, err := stored.Encode(&c.Took)
-	list := []any{string(c.Step), millis(c.At), string(c.Workflow), int64(c.Committed), int64(c.Idle), int64(c.Failed), int64(c.Waiting), int64(c.Asked), nil}
-	if took != nil {
-		list[len(list)-1] = string(took)
-	}
-	return list, err
 }

@@ -23,8 +23,8 @@ func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
 				return err
 			}
 		}
-		added, err := tx.Exec(ctx, insertCredential, values(credentialArgs(c))...)
-		if err == nil && added.RowsAffected() == 0 {
+		added, err := writeOne(ctx, tx, insertCredential, stored.Credentials, &c)
+		if err == nil && added == 0 {
 			err = keep.ErrStale
 		}
 		return err
@@ -73,22 +73,15 @@ func (db *DB) SweepCredentials(ctx context.Context, now time.Time) (int, error) 
 
 // exec runs one statement that is no commit of a workflow.
 func (db *DB) exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	switch {
-	case db.cfg.ReadOnly:
-		return 0, ErrReadOnly
-	case db.pool == nil || db.over.Load():
-		return 0, ErrClosed
+	if err := db.writable(); err != nil {
+		return 0, err
 	}
 	tag, err := db.pool.Exec(ctx, sql, values(args)...)
 	return tag.RowsAffected(), err
 }
 
 var (
-	insertCredential  = `INSERT INTO credential (` + credentialColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`
+	insertCredential  = stored.Credentials.Insert("credential", "$") + ` ON CONFLICT DO NOTHING`
 	credentialColumns = stored.Credentials.Columns("")
 	scanCredential    = scanOf(stored.Credentials)
 )
-
-func credentialArgs(c keep.Credential) []any {
-	return []any{c.ID, c.Kind, c.Hash, c.Name, c.Role, c.Parent, c.CreatedAt, c.ExpiresAt, c.UsedAt}
-}

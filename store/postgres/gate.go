@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // Gate returns the gate of a connection; see store.Gates.
@@ -19,22 +18,11 @@ func (db *DB) Gate(ctx context.Context, connection string) (keep.Gate, error) {
 	return g, err
 }
 
-const (
-	insertGate = `INSERT INTO gate (` + gateColumns + `) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
-	updateGate = `UPDATE gate SET state = $2, rev = $3 WHERE connection = $1 AND rev = $3 - 1`
-)
-
-func gateArgs(g keep.Gate) []any { return []any{g.Connection, string(g.State), int64(g.Rev) + 1} }
-
 // PutGate writes a gate; see store.Gates.
 func (db *DB) PutGate(ctx context.Context, g keep.Gate) error {
-	query := updateGate
-	if g.Rev == 0 {
-		query = insertGate
-	}
-	n, err := db.exec(ctx, query, gateArgs(g)...)
-	if err == nil && n == 0 {
-		err = keep.ErrStale
+	err := db.writable()
+	if g.Rev++; err == nil {
+		err = put(ctx, db.pool, gates, &g, g.Rev == 1)
 	}
 	if err != nil {
 		return fmt.Errorf("gate of connection %s: %w", g.Connection, err)
@@ -47,12 +35,8 @@ func (db *DB) Gates(ctx context.Context) ([]keep.Gate, error) {
 	return collect(ctx, db, scanGate, `SELECT `+gateColumns+` FROM gate ORDER BY connection`)
 }
 
-const gateColumns = `connection, state, rev`
-
-// scanGate reads gateColumns.
-func scanGate(row pgx.CollectableRow) (g keep.Gate, err error) {
-	var state string
-	err = row.Scan(into(&g.Connection), &state, &g.Rev)
-	g.State = []byte(state)
-	return g, err
-}
+var (
+	gateColumns = stored.Gates.Columns("")
+	scanGate    = scanOf(stored.Gates)
+	gates       = stored.Revise("gate", "$", stored.Gates, []string{"connection"})
+)

@@ -12,8 +12,7 @@ var (
 	scanHookCount = scanOf(stored.Hooks)
 )
 
-var countHook = `
-	INSERT INTO hook AS h (` + hookColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7)
+var countHook = stored.Hooks.Insert("hook AS h", "$") + `
 	ON CONFLICT (name) DO UPDATE SET
 		accepted = h.accepted + excluded.accepted, repeated = h.repeated + excluded.repeated, refused = h.refused + excluded.refused,
 		last_at = greatest(h.last_at, excluded.last_at),
@@ -21,13 +20,12 @@ var countHook = `
 			THEN excluded.last_refusal ELSE h.last_refusal END,
 		last_refused_at = greatest(h.last_refused_at, excluded.last_refused_at)`
 
-func hookArgs(c keep.HookCount) []any {
-	return []any{c.Name, c.Accepted, c.Repeated, c.Refused, c.LastAt, c.LastRefusedAt, c.LastRefusal}
-}
-
 // CountHook adds to the count of a hook; see store.Hooks.
 func (db *DB) CountHook(ctx context.Context, c keep.HookCount) error {
-	_, err := db.exec(ctx, countHook, hookArgs(c)...)
+	if err := db.writable(); err != nil {
+		return err
+	}
+	_, err := writeOne(ctx, db.pool, countHook, stored.Hooks, &c)
 	return err
 }
 

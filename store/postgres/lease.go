@@ -222,13 +222,21 @@ func lockHost(ctx context.Context, tx pgx.Tx, id keep.HostID) (bool, error) {
 
 // change runs f in a transaction.
 func (db *DB) change(ctx context.Context, f func(pgx.Tx) error) error {
+	if err := db.writable(); err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, db.pool, readCommitted, f)
+}
+
+// writable returns why nothing can be written.
+func (db *DB) writable() error {
 	switch {
 	case db.cfg.ReadOnly:
 		return ErrReadOnly
 	case db.pool == nil || db.over.Load():
 		return ErrClosed
 	}
-	return pgx.BeginTxFunc(ctx, db.pool, readCommitted, f)
+	return nil
 }
 
 // alert notifies a host, or all, that a poll is worth its cost.

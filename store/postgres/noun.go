@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/keep-run/keep"
@@ -52,6 +54,8 @@ func columnsTo[T any](n stored.Noun[T], v *T) []any {
 			parts[i] = (*[]byte)(p)
 		case *time.Time:
 			parts[i] = (*momentTo)(p)
+		case *time.Duration:
+			parts[i] = (*durationTo)(p)
 		case *[]keep.InputID:
 			parts[i] = (*causesTo)(p)
 		case *[]keep.Reservation:
@@ -72,6 +76,15 @@ type momentTo time.Time
 // ScanInt64 is how pgx hands a number over.
 func (t *momentTo) ScanInt64(v pgtype.Int8) error {
 	*t = momentTo(moment(v.Int64))
+	return nil
+}
+
+// durationTo reads a number of milliseconds.
+type durationTo time.Duration
+
+// ScanInt64 is how pgx hands a number over.
+func (d *durationTo) ScanInt64(v pgtype.Int8) error {
+	*d = durationTo(v.Int64) * durationTo(time.Millisecond)
 	return nil
 }
 
@@ -103,7 +116,7 @@ func specOf[T any](n stored.Noun[T]) string {
 		switch part.(type) {
 		case *string, *[]keep.InputID, *keep.Definition:
 			typ = "text"
-		case *int, *int64, *time.Time:
+		case *int, *int64, *time.Time, *time.Duration:
 			typ = "bigint"
 		case *bool:
 			typ = "boolean"
@@ -135,6 +148,8 @@ func args[T any](n stored.Noun[T], v *T) ([]any, error) {
 			list[i] = []byte(*p)
 		case *time.Time:
 			list[i] = millis(*p)
+		case *time.Duration:
+			list[i] = p.Milliseconds()
 		case *[]keep.InputID:
 			list[i] = encodeCauses(*p)
 		case *[]keep.Reservation:
@@ -171,6 +186,46 @@ func update[T any](w *writes, s *statement, key []any, n stored.Noun[T], v *T, m
 		w.add(s, append(append(key, row...), more...)...)
 	}
 	return err
+}
+
+// An execer is a transaction or a pool.
+type execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// writeOne runs a statement that takes what the columns of a noun have of v, and returns how many rows it changed.
+func writeOne[T any](ctx context.Context, db execer, sql string, n stored.Noun[T], v *T) (int64, error) {
+	row, err := args(n, v)
+	if err != nil {
+		return 0, err
+	}
+	tag, err := db.Exec(ctx, sql, row...)
+	return tag.RowsAffected(), err
+}
+
+// queueOne is writeOne in a batch.
+func queueOne[T any](b *pgx.Batch, sql string, n stored.Noun[T], v *T) error {
+	row, err := args(n, v)
+	if err == nil {
+		b.Queue(sql, row...)
+	}
+	return err
+}
+
+// put writes a row of a noun that counts its revisions, which v has as it is to be.
+func put[T any](ctx context.Context, db execer, r stored.Revised[T], v *T, first bool) error {
+	sql, n := r.Write(first)
+	changed, err := writeOne(ctx, db, sql, n, v)
+	if err == nil && changed == 0 {
+		err = keep.ErrStale
+	}
+	return err
+}
+
+// queueNew is put of a new row in a batch.
+func queueNew[T any](b *pgx.Batch, r stored.Revised[T], v *T) error {
+	sql, n := r.Write(true)
+	return queueOne(b, sql, n, v)
 }
 
 // excluded returns the columns of a noun as ON CONFLICT DO UPDATE sets them.

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/commit"
 	"github.com/keep-run/keep/law/key"
+	"github.com/keep-run/keep/store/internal/stored"
 	"github.com/keep-run/keep/store/transfer"
 )
 
@@ -153,35 +154,26 @@ func (s *sink) Add(ctx context.Context, records []transfer.Record) error {
 			r.Rev--
 			keys = append(keys, &r)
 		case keep.Credential:
-			b.Queue(insertCredential, values(credentialArgs(r))...)
+			err = queueOne(b, insertCredential, stored.Credentials, &r)
 		case keep.HookCount:
-			b.Queue(countHook, values(hookArgs(r))...)
+			err = queueOne(b, countHook, stored.Hooks, &r)
 		case keep.Grant:
-			if err := t.writeGrant(r); err != nil {
-				return err
-			}
+			err = t.writeGrant(r)
 		case keep.Proposal:
-			if err := t.addProposal(r); err != nil {
-				return err
-			}
+			err = t.addProposal(r)
 		case keep.Account:
-			b.Queue(insertAccount, values(accountArgs(r))...)
+			err = queueNew(b, accounts, &r)
 		case keep.Gate:
-			r.Rev--
-			b.Queue(insertGate, values(gateArgs(r))...)
+			err = queueNew(b, gates, &r)
 		case keep.Repair:
-			r.Rev--
-			b.Queue(insertRepair, values(repairArgs(r))...)
+			err = queueNew(b, repairs, &r)
 		case keep.Counter:
-			args, err := counterArgs(r)
-			if err != nil {
-				return err
-			}
-			b.Queue(putCounter, values(args)...)
+			err = queueOne(b, putCounter, stored.Counters, &r)
 		default:
-			if err := s.put(t, r, of[i]); err != nil {
-				return err
-			}
+			err = s.put(t, r, of[i])
+		}
+		if err != nil {
+			return err
 		}
 	}
 	t.queue(b, order)

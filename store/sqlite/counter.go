@@ -12,7 +12,7 @@ import (
 var (
 	counterColumns = stored.Counters.Columns("")
 	scanCounter    = scanOf(stored.Counters)
-	putCounter     = insertInto("counter", stored.Counters) + ` ON CONFLICT (step, at, workflow) DO UPDATE SET
+	putCounter     = stored.Counters.Insert("counter", "?") + ` ON CONFLICT (step, at, workflow) DO UPDATE SET
 		committed = excluded.committed, idle = excluded.idle, failed = excluded.failed, waiting = excluded.waiting, asked = excluded.asked, took = excluded.took`
 )
 

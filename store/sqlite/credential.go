@@ -87,7 +87,7 @@ func (db *DB) change(ctx context.Context, f func(*conn) error) error {
 }
 
 var (
-	insertCredential  = insertInto("credential", stored.Credentials)
+	insertCredential  = stored.Credentials.Insert("credential", "?")
 	credentialColumns = stored.Credentials.Columns("")
 	scanCredential    = scanOf(stored.Credentials)
 )

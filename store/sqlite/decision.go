@@ -12,7 +12,7 @@ import (
 var (
 	decisionColumns = stored.Decisions.Columns("")
 	scanDecision    = scanOf(stored.Decisions)
-	insertDecision  = insertInto("decision", stored.Decisions)
+	insertDecision  = stored.Decisions.Insert("decision", "?")
 )
 
 // writeDecision adds a decision after those that there are.

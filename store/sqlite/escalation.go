@@ -13,7 +13,7 @@ var (
 	ending = stored.Escalations.Only("closed_at", "decision", "decided_by", "decided_from", "decision_note", "decided_at", "decided_result")
 	asking = stored.Escalations.Without(ending.Names()...)
 
-	insertEscalation = insertInto("escalation", asking)
+	insertEscalation = asking.Insert("escalation", "?")
 	closeEscalation  = `UPDATE escalation` + set(ending) + ` WHERE id = ? AND closed_at = 0`
 )
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // Gate returns the gate of a connection; see store.Gates.
@@ -19,28 +20,8 @@ func (db *DB) Gate(ctx context.Context, connection string) (keep.Gate, error) {
 
 // PutGate writes a gate; see store.Gates.
 func (db *DB) PutGate(ctx context.Context, g keep.Gate) error {
-	return db.change(ctx, func(conn *conn) error { return putGate(conn, g) })
-}
-
-func putGate(conn *conn, g keep.Gate) error {
-	if g.Rev == 0 {
-		return insertGate(conn, g)
-	}
-	n, err := conn.exec(`UPDATE gate SET state = ?2, rev = ?3 WHERE connection = ?1 AND rev = ?3 - 1`, g.Connection, string(g.State), g.Rev+1)
-	return wroteGate(g, n, err)
-}
-
-// insertGate adds a gate, of any revision.
-func insertGate(conn *conn, g keep.Gate) error {
-	n, err := conn.exec(`INSERT INTO gate (`+gateColumns+`) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, g.Connection, string(g.State), g.Rev+1)
-	return wroteGate(g, n, err)
-}
-
-// wroteGate returns the error of a statement that is to write a gate.
-func wroteGate(g keep.Gate, n int64, err error) error {
-	if err == nil && n == 0 {
-		err = keep.ErrStale
-	}
+	g.Rev++
+	err := db.change(ctx, func(conn *conn) error { return put(conn, gates, &g, g.Rev == 1) })
 	if err != nil {
 		return fmt.Errorf("gate of connection %s: %w", g.Connection, err)
 	}
@@ -52,10 +33,8 @@ func (db *DB) Gates(ctx context.Context) ([]keep.Gate, error) {
 	return rows(ctx, db, scanGate, `SELECT `+gateColumns+` FROM gate ORDER BY connection`)
 }
 
-const gateColumns = `connection, state, rev`
-
-// scanGate reads gateColumns.
-func scanGate(row scanner) (g keep.Gate, err error) {
-	err = row.Scan(&g.Connection, (*[]byte)(&g.State), &g.Rev)
-	return g, err
-}
+var (
+	gateColumns = stored.Gates.Columns("")
+	scanGate    = scanOf(stored.Gates)
+	gates       = stored.Revise("gate", "?", stored.Gates, []string{"connection"})
+)

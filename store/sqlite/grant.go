@@ -11,7 +11,7 @@ import (
 var (
 	grantColumns = stored.Grants.Columns("")
 	scanGrant    = scanOf(stored.Grants)
-	insertGrant  = insertInto("granted", stored.Grants)
+	insertGrant  = stored.Grants.Insert("granted", "?")
 )
 
 // writeGrant adds a grant.

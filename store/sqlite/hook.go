@@ -11,7 +11,7 @@ var (
 	hookColumns   = stored.Hooks.Columns("")
 	scanHookCount = scanOf(stored.Hooks)
 
-	putHook = insertInto("hook", stored.Hooks) + `
+	putHook = stored.Hooks.Insert("hook", "?") + `
 		ON CONFLICT (name) DO UPDATE SET
 			accepted = accepted + excluded.accepted, repeated = repeated + excluded.repeated, refused = refused + excluded.refused,
 			last_at = max(last_at, excluded.last_at),

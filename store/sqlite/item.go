@@ -12,7 +12,7 @@ import (
 var itemChanges = stored.Items.Without("workflow", "id")
 
 var (
-	insertItem = insertInto("item", stored.Items)
+	insertItem = stored.Items.Insert("item", "?")
 	updateItem = `UPDATE item` + set(itemChanges) + ` WHERE workflow = ? AND id = ? AND rev = ?`
 )
 

@@ -17,7 +17,7 @@ var mutationChanges = stored.Mutations.Without("key", "workflow", "run", "item",
 
 var (
 	// insertMutation is refused by a unique index if the key was used (law: once).
-	insertMutation = insertInto("mutation", stored.Mutations)
+	insertMutation = stored.Mutations.Insert("mutation", "?")
 
 	updateMutation = `UPDATE mutation` + set(mutationChanges) + ` WHERE key = ? AND rev = ? AND run = ? AND workflow = ? AND tool = ? AND item = ? AND attempt = ? AND summed_at = 0`
 )

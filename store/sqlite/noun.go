@@ -31,6 +31,8 @@ func column(part any) any {
 		return (*[]byte)(p)
 	case *time.Time:
 		return (*momentTo)(p)
+	case *time.Duration:
+		return (*durationTo)(p)
 	case *[]keep.InputID:
 		return (*causesTo)(p)
 	}
@@ -46,6 +48,18 @@ func (t *momentTo) Scan(column any) error {
 		return fmt.Errorf("a time is stored as %T", column)
 	}
 	*t = momentTo(moment(ms))
+	return nil
+}
+
+// durationTo reads a number of milliseconds; see sql.Scanner.
+type durationTo time.Duration
+
+func (d *durationTo) Scan(column any) error {
+	ms, ok := column.(int64)
+	if !ok {
+		return fmt.Errorf("a duration is stored as %T", column)
+	}
+	*d = durationTo(ms) * durationTo(time.Millisecond)
 	return nil
 }
 
@@ -80,6 +94,8 @@ func args[T any](n stored.Noun[T], v *T, more ...any) ([]any, error) {
 			list[i] = *p
 		case *time.Time:
 			list[i] = millis(*p)
+		case *time.Duration:
+			list[i] = p.Milliseconds()
 		case *[]keep.InputID:
 			list[i] = encodeCauses(*p)
 		default:
@@ -95,11 +111,6 @@ func args[T any](n stored.Noun[T], v *T, more ...any) ([]any, error) {
 	return append(list, more...), nil
 }
 
-// insertInto returns the statement that adds a row of a noun.
-func insertInto[T any](table string, n stored.Noun[T]) string {
-	return `INSERT INTO ` + table + ` (` + n.Columns("") + `) VALUES (?` + strings.Repeat(`, ?`, len(n.Names())-1) + `)`
-}
-
 // set returns the columns of a noun as UPDATE sets them.
 func set[T any](n stored.Noun[T]) string { return ` SET ` + strings.Join(n.Names(), ` = ?, `) + ` = ?` }
 
@@ -111,4 +122,14 @@ func write[T any](c *conn, statement string, n stored.Noun[T], v *T, more ...any
 		return 0, 0, err
 	}
 	return c.insert(statement, list...)
+}
+
+// put writes a row of a noun that counts its revisions, which v has as it is to be.
+func put[T any](c *conn, r stored.Revised[T], v *T, first bool) error {
+	statement, n := r.Write(first)
+	changed, _, err := write(c, statement, n, v)
+	if err == nil && changed == 0 {
+		err = keep.ErrStale
+	}
+	return err
 }

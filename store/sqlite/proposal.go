@@ -13,7 +13,7 @@ import (
 var (
 	proposalColumns = stored.Proposals.Columns("")
 	scanProposal    = scanOf(stored.Proposals)
-	insertProposal  = insertInto("proposal", stored.Proposals)
+	insertProposal  = stored.Proposals.Insert("proposal", "?")
 )
 
 // writeProposal writes a row of a plan: one that is new, or one whose wait ends.

@@ -192,13 +192,11 @@ func (s sink) addBeside(r transfer.Record) error {
 	case keep.HookCount:
 		return countHook(s.conn, r)
 	case keep.Account:
-		return insertAccount(s.conn, r)
+		return put(s.conn, accounts, &r, true)
 	case keep.Gate:
-		r.Rev--
-		return insertGate(s.conn, r)
+		return put(s.conn, gates, &r, true)
 	case keep.Repair:
-		r.Rev--
-		return insertRepair(s.conn, r)
+		return put(s.conn, repairs, &r, true)
 	case keep.Counter:
 		return addCounter(s.conn, r)
 	}

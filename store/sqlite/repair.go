@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store/internal/stored"
 )
 
 // Repair returns a repair; see store.Repairs.
@@ -26,41 +27,16 @@ func (db *DB) PutRepair(ctx context.Context, r keep.Repair) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	return db.change(ctx, func(conn *conn) error { return putRepair(conn, r) })
-}
-
-func putRepair(conn *conn, r keep.Repair) error {
-	if r.Rev == 0 {
-		return insertRepair(conn, r)
-	}
-	n, err := conn.exec(`UPDATE repair SET state = ?2, rev = ?3 WHERE id = ?1 AND rev = ?3 - 1`, r.ID, string(r.State), r.Rev+1)
-	return wroteRepair(r, n, err)
-}
-
-// insertRepair adds a repair, of any revision.
-func insertRepair(conn *conn, r keep.Repair) error {
-	n, err := conn.exec(`INSERT INTO repair (`+repairColumns+`) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		r.ID, r.Workflow, r.CreatedAt, r.Rev+1, string(r.State))
-	return wroteRepair(r, n, err)
-}
-
-// wroteRepair returns the error of a statement that is to write a repair.
-func wroteRepair(r keep.Repair, n int64, err error) error {
-	if err == nil && n == 0 {
-		err = keep.ErrStale
-	}
+	r.Rev++
+	err := db.change(ctx, func(conn *conn) error { return put(conn, repairs, &r, r.Rev == 1) })
 	if err != nil {
 		return fmt.Errorf("repair %s: %w", r.ID, err)
 	}
 	return nil
 }
 
-const repairColumns = `id, workflow, created_at, rev, state`
-
-// scanRepair reads repairColumns.
-func scanRepair(row scanner) (r keep.Repair, err error) {
-	var at int64
-	err = row.Scan(&r.ID, &r.Workflow, &at, &r.Rev, (*[]byte)(&r.State))
-	r.CreatedAt = moment(at)
-	return r, err
-}
+var (
+	repairColumns = stored.Repairs.Columns("")
+	scanRepair    = scanOf(stored.Repairs)
+	repairs       = stored.Revise("repair", "?", stored.Repairs, []string{"id"}, "workflow", "created_at")
+)

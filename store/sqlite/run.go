@@ -18,7 +18,7 @@ var runChanges = stored.Runs.Without("id", "chain", "workflow", "handler", "kind
 
 var (
 	// insertRun is refused by a unique index if the id exists, and if the lane has an open run.
-	insertRun = insertInto("run", stored.Runs)
+	insertRun = stored.Runs.Insert("run", "?")
 
 	updateRun = `UPDATE run` + set(runChanges) + ` WHERE id = ? AND rev = ? AND workflow = ? AND chain = ? AND handler = ? AND kind = ?`
 )

@@ -101,7 +101,7 @@ func (db *DB) Deployments(ctx context.Context, w keep.WorkflowName) ([]keep.Depl
 }
 
 var (
-	insertDeployment  = insertInto("deployment", stored.Deployments)
+	insertDeployment  = stored.Deployments.Insert("deployment", "?")
 	deploymentColumns = stored.Deployments.Columns("")
 	scanDeployment    = scanOf(stored.Deployments)
 

@@ -63,7 +63,8 @@ func (n Noun[T]) Without(names ...string) Noun[T] {
 func (n Noun[T]) Names() []string { return n.names }
 
 // Parts returns pointers to what the columns have of v, in the order of Names: to a string,
-// an int, int64, bool, []byte, json.RawMessage or time.Time, or to what Encode knows.
+// an int, int64, bool, []byte, json.RawMessage, time.Time or time.Duration (in milliseconds), or to what
+// Encode knows.
 func (n Noun[T]) Parts(v *T) []any {
 	all := n.parts(v)
 	if n.chosen == nil {
@@ -92,30 +93,43 @@ func (n Noun[T]) Bare(prefix, null string) string {
 	return strings.Join(columns, ", ")
 }
 
+// Insert returns the statement that adds a row to a table. Mark is what stands before the number of an argument.
+func (n Noun[T]) Insert(table, mark string) string {
+	values := make([]string, len(n.names))
+	for i := range values {
+		values[i] = fmt.Sprint(mark, i+1)
+	}
+	return "INSERT INTO " + table + " (" + n.Columns("") + ") VALUES (" + strings.Join(values, ", ") + ")"
+}
+
+// A Text is JSON that a column has as text, as it is.
+type Text []byte
+
 // Encode returns a part of a noun as JSON, nil for one that is not set. Parts that are
 // stored in another way are none of its business.
 func Encode(part any) ([]byte, error) {
 	switch p := part.(type) {
 	case **keep.Failure:
 		return Failure(*p)
-	case *[]keep.Reservation:
-		return encodeList(*p)
-	case *[]keep.Redo:
-		return encodeList(*p)
-	case *[]keep.Choice:
-		return encodeList(*p)
-	case *[]keep.GrantedTool:
-		return encodeList(*p)
 	case **keep.Approval:
 		return encodeApproval(*p)
-	case *[]keep.Spent:
-		return encodeList(*p)
-	case *[]int:
-		return encodeList(*p)
-	case *keep.Definition:
-		return json.Marshal(p)
+	case *Text:
+		return *p, nil
+	case *[]keep.Refresh:
+		return encode(refreshes(*p))
+	case *[]keep.Reservation, *[]keep.Redo, *[]keep.Choice, *[]keep.GrantedTool, *[]keep.Spent, *[]int, *[]string, *keep.Definition:
+		return encode(p)
 	}
 	return nil, fmt.Errorf("no column has a %T", part)
+}
+
+// encode returns v as JSON, nil for a list that is.
+func encode(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if string(text) == "null" {
+		return nil, err
+	}
+	return text, err
 }
 
 // encodeApproval keeps what is sent as it is, to the byte.
@@ -128,13 +142,6 @@ func encodeApproval(a *keep.Approval) ([]byte, error) {
 	e.SetEscapeHTML(false)
 	err := e.Encode(a)
 	return bytes.TrimRight(b.Bytes(), "\n"), err
-}
-
-func encodeList[T any](list []T) ([]byte, error) {
-	if list == nil {
-		return nil, nil
-	}
-	return json.Marshal(list)
 }
 
 // JSON reads a column into a part that Encode knows.
@@ -151,9 +158,13 @@ func (j JSON) Scan(column any) (err error) {
 	case []byte:
 		text = column
 	}
-	if failure, ok := j.Part.(**keep.Failure); ok {
-		*failure, err = ParseFailure(text)
+	switch p := j.Part.(type) {
+	case **keep.Failure:
+		*p, err = ParseFailure(text)
 		return err
+	case *Text:
+		*p = slices.Clone(text)
+		return nil
 	}
 	return json.Unmarshal(text, j.Part)
 }

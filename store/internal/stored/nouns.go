@@ -107,6 +107,18 @@ var (
 		return []any{&c.ID, (*string)(&c.Kind), &c.Hash, &c.Name, &c.Role, &c.Parent, &c.CreatedAt, &c.ExpiresAt, &c.UsedAt}
 	})
 
+	Accounts = newNoun(`kind name pack style subject scopes generation renews status expires_at lifetime error
+		connected_by connected_at last_refresh_at last_used_at sealed refreshes lease_host lease_until rev`, func(a *keep.Account) []any {
+		return []any{(*string)(&a.Kind), &a.Name, &a.Pack, &a.Style, &a.Subject, &a.Scopes, &a.Generation, &a.Renews, (*string)(&a.Status), &a.ExpiresAt,
+			&a.Lifetime, &a.Error, &a.ConnectedBy, &a.ConnectedAt, &a.LastRefreshAt, &a.LastUsedAt, &a.Sealed, &a.Refreshes, &a.LeaseHost, &a.LeaseUntil, &a.Rev}
+	})
+
+	Gates = newNoun(`connection state rev`, func(g *keep.Gate) []any { return []any{&g.Connection, (*Text)(&g.State), &g.Rev} })
+
+	Repairs = newNoun(`id workflow created_at rev state`, func(r *keep.Repair) []any {
+		return []any{&r.ID, (*string)(&r.Workflow), &r.CreatedAt, &r.Rev, (*Text)(&r.State)}
+	})
+
 	Hooks = newNoun(`name accepted repeated refused last_at last_refused_at last_refusal`, func(c *keep.HookCount) []any {
 		return []any{&c.Name, &c.Accepted, &c.Repeated, &c.Refused, &c.LastAt, &c.LastRefusedAt, &c.LastRefusal}
 	})
