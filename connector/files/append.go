@@ -28,18 +28,7 @@ var appendSpec = connector.Spec{
 }
 
 // An appender is the tool append.
-type appender struct{ dir *dir }
-
-// Spec returns the description of the tool.
-func (a *appender) Spec() connector.Spec { return appendSpec }
-
-// Target returns the name of the file.
-func (a *appender) Target(raw json.RawMessage) string { return target(raw) }
-
-// ComparePayload finds equal params equivalent, and others significant.
-func (a *appender) ComparePayload(old, new json.RawMessage) connector.Difference {
-	return compare(old, new)
-}
+type appender struct{ mutator }
 
 // Mutate appends, unless m's token has done so already.
 func (a *appender) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
@@ -278,6 +267,3 @@ func (c *change) retract(note string, r record, begun bool, cause error) error {
 	}
 	return c.dir.fail(c.tool, "append", cause)
 }
-
-// Pin implements connector.Pinner.
-func (a *appender) Pin() json.RawMessage { return a.dir.pin() }

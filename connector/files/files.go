@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // Kind is what configuration calls this connector.
@@ -20,7 +20,6 @@ const Kind = "files"
 
 // Bounds. A script gets at most 1 MiB from one call.
 const (
-	maxResult  = 1 << 20
 	maxRead    = 512 << 10 // bytes of one read
 	maxContent = 8 << 20   // bytes of one write or append
 	maxName    = 1024
@@ -45,12 +44,12 @@ func New(name string, cfg Config) (*connector.Connection, error) {
 	}
 	d := &dir{name: name, path: cfg.Root, step: func(string) {}, marks: defaultMarks, busy: make(chan struct{}, 1)}
 	conn := &connector.Connection{Name: name, Connector: Kind, Tools: []connector.Tool{
-		&reader{d, listSpec, d.list},
-		&reader{d, readSpec, d.read},
-		&reader{d, mailSpec, d.readMail},
+		native.NewReader(listSpec, d.failf, d.list),
+		native.NewReader(readSpec, d.failf, d.read),
+		native.NewReader(mailSpec, d.failf, d.readMail),
 	}}
 	if !cfg.ReadOnly {
-		conn.Tools = append(conn.Tools, &writer{d}, &appender{d})
+		conn.Tools = append(conn.Tools, &writer{mutator{native.Change{Tool: writeSpec}, d}}, &appender{mutator{native.Change{Tool: appendSpec}, d}})
 	}
 	return conn, nil
 }
@@ -66,12 +65,6 @@ type dir struct {
 	marks   marks
 	busy    chan struct{} // holds one value while this process changes something
 	changes atomic.Int64  // made by this process
-}
-
-// pin says where changes go.
-func (d *dir) pin() json.RawMessage {
-	text, _ := json.Marshal(map[string]string{"root": d.path}) // a string can be written
-	return text
 }
 
 // open returns the root. Each call opens its own, so that a directory that is
@@ -152,24 +145,10 @@ func (d *dir) checkName(tool, name string) error {
 // files are among those.
 func hidden(name string) bool { return name[0] == '.' || strings.Contains(name, "/.") }
 
-// decode reads params strictly, so that a typo is an error.
+// decode reads params.
 func (d *dir) decode(tool string, params json.RawMessage, into any) error {
-	dec := json.NewDecoder(strings.NewReader(string(params)))
-	dec.DisallowUnknownFields()
-	if len(params) == 0 {
-		return nil
-	}
-	if err := dec.Decode(into); err != nil {
-		return d.failf(tool, keep.ClassLogic, "bad-params", "params: %v", err)
+	if err := native.Decode(params, into); err != nil {
+		return d.failf(tool, keep.ClassLogic, "bad-params", "%v", err)
 	}
 	return nil
-}
-
-// object returns a JSON Schema of an object with those properties.
-func object(required []string, properties string) json.RawMessage {
-	req, _ := json.Marshal(required)
-	if required == nil {
-		req = []byte("[]")
-	}
-	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":%s,"properties":{%s}}`, req, properties))
 }

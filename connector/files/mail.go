@@ -8,6 +8,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/eml"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // maxMail bounds the file of a mail.
@@ -18,7 +19,7 @@ var mailSpec = connector.Spec{
 	Effect: connector.Get,
 	Description: "Reads a mail (RFC 5322): from, to, cc, subject, date, messageId, text, html, attachments, headers, decoded. " +
 		"What is broken in it is listed in warnings. Null if there is no such file.",
-	Params: object([]string{"name"}, `
+	Params: native.Object(`"name"`, `
 		"name":{"type":"string","minLength":1},
 		"content":{"type":"boolean","description":"true: attachments have their bytes as base64 in content"}`),
 	Result: json.RawMessage(`{"type":["object","null"],
@@ -70,8 +71,8 @@ func (d *dir) readMail(_ context.Context, params json.RawMessage) (any, error) {
 	m := eml.Parse(raw)
 	m.Name = p.Name
 	if p.Content {
-		m.Attach(maxResult / 2)
+		m.Attach(native.MaxResult / 2)
 	}
-	m.Fit(maxResult)
+	m.Fit(native.MaxResult)
 	return m, nil
 }

@@ -17,35 +17,8 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
-
-// A reader is a tool that reads.
-type reader struct {
-	dir  *dir
-	spec connector.Spec
-	read func(context.Context, json.RawMessage) (any, error)
-}
-
-// Spec returns the description of the tool.
-func (r *reader) Spec() connector.Spec { return r.spec }
-
-// Read performs the call.
-func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	v, err := r.read(ctx, params)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := jsonval.Encode(v)
-	if err != nil {
-		return nil, r.dir.failf(r.spec.Name, keep.ClassInternal, "encode", "result: %v", err)
-	}
-	if len(raw) > maxResult {
-		return nil, r.dir.failf(r.spec.Name, keep.ClassLogic, "answer-too-large",
-			"the result has %d bytes, more than %d; ask for less at a time", len(raw), maxResult)
-	}
-	return raw, nil
-}
 
 // Bounds of list.
 const (
@@ -57,7 +30,7 @@ var listSpec = connector.Spec{
 	Name:        "list",
 	Effect:      connector.List,
 	Description: "Lists the files below the root, sorted by name; glob is matched against the whole name (*.eml, */*.csv).",
-	Params: object(nil, `
+	Params: native.Object("", `
 		"glob":{"type":"string"},
 		"prefix":{"type":"string"},
 		"after":{"type":"string","description":"only names that sort after this one; the last name of a page gives the next"},
@@ -190,7 +163,7 @@ var readSpec = connector.Spec{
 	Name:        "read",
 	Effect:      connector.Get,
 	Description: "Reads a file as text, or as base64; offset and length read a part of a large one. Null if there is no such file.",
-	Params: object([]string{"name"}, `
+	Params: native.Object(`"name"`, `
 		"name":{"type":"string","minLength":1},
 		"encoding":{"enum":["text","base64"]},
 		"offset":{"type":"integer","minimum":0},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // The params of write and append.
@@ -72,8 +72,20 @@ func (d *dir) params(tool string, raw json.RawMessage) (params, error) {
 	return p, nil
 }
 
-// target names the file.
-func target(raw json.RawMessage) string {
+// A mutator is what both tools that change files have.
+type mutator struct {
+	native.Change
+	dir *dir
+}
+
+// Pin says where changes go; see connector.Pinner.
+func (m *mutator) Pin() json.RawMessage {
+	text, _ := json.Marshal(map[string]string{"root": m.dir.path}) // a string can be written
+	return text
+}
+
+// Target names the file.
+func (m *mutator) Target(raw json.RawMessage) string {
 	var p params
 	if json.Unmarshal(raw, &p) != nil {
 		return ""
@@ -82,26 +94,7 @@ func target(raw json.RawMessage) string {
 }
 
 // A writer is the tool write.
-type writer struct{ dir *dir }
-
-// Spec returns the description of the tool.
-func (w *writer) Spec() connector.Spec { return writeSpec }
-
-// Target returns the name of the file.
-func (w *writer) Target(raw json.RawMessage) string { return target(raw) }
-
-// ComparePayload finds equal params equivalent, and others significant.
-func (w *writer) ComparePayload(old, new json.RawMessage) connector.Difference {
-	return compare(old, new)
-}
-
-// compare is the ComparePayload of both tools.
-func compare(old, new json.RawMessage) connector.Difference {
-	if jsonval.Equal(old, new) {
-		return connector.Equivalent
-	}
-	return connector.Significant
-}
+type writer struct{ mutator }
 
 // Mutate writes the file, unless m's token has done so already.
 func (w *writer) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
@@ -255,6 +248,3 @@ func (c *change) undo(mark, temp string, cause error) error {
 	c.root.Remove(temp)
 	return c.dir.fail(c.tool, "write", cause)
 }
-
-// Pin implements connector.Pinner.
-func (w *writer) Pin() json.RawMessage { return w.dir.pin() }

@@ -1,24 +1,18 @@
 package mail
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/mail"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 	"github.com/keep-run/keep/internal/redact"
 )
-
-// maxResult bounds what a script gets from one call.
-const maxResult = 1 << 20
 
 // An account is what the tools of a connection share.
 type account struct {
@@ -153,86 +147,24 @@ func isFailure(err error) bool {
 	return ok
 }
 
-// decode reads params strictly, so that a typo is an error.
-func decode(params json.RawMessage, into any) error {
-	if len(bytes.TrimSpace(params)) == 0 {
-		params = json.RawMessage("{}")
-	}
-	d := json.NewDecoder(bytes.NewReader(params))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("params: %w", err)
-	}
-	return nil
-}
-
 // bad is the failure of a call that the script must change.
 func (a *account) bad(tool string, err error) *keep.Failure {
 	return a.failf(tool, keep.ClassLogic, "bad-params", "%v", err)
 }
 
-// object returns a JSON Schema of an object with those properties.
-func object(required, properties string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%s],"properties":{%s}}`, required, properties))
-}
-
-// A reader is a tool that reads.
-type reader struct {
-	a    *account
-	spec connector.Spec
-	read func(ctx context.Context, params json.RawMessage) (any, error)
-}
-
-// Spec returns the description of the tool.
-func (r *reader) Spec() connector.Spec { return r.spec }
-
-// Read performs the call.
-func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	v, err := r.read(ctx, params)
-	if err != nil {
-		return nil, r.a.fail(ctx, r.spec.Name, err)
-	}
-	raw, err := jsonval.Encode(v)
-	if err != nil {
-		return nil, r.a.failf(r.spec.Name, keep.ClassInternal, "encode", "result: %v", err)
-	}
-	if len(raw) > maxResult {
-		return nil, r.a.failf(r.spec.Name, keep.ClassLogic, "answer-too-large",
-			"the result has %d bytes, more than %d; ask for less at a time", len(raw), maxResult)
-	}
-	return raw, nil
-}
-
 // A change is what all mutate tools have.
 type change struct {
-	a    *account
-	spec connector.Spec
+	native.Change
+	a *account
 }
-
-// Spec returns the description of the tool.
-func (c *change) Spec() connector.Spec { return c.spec }
 
 // Pin implements connector.Pinner.
 func (c *change) Pin() json.RawMessage { return c.a.pinned }
 
-// ComparePayload finds equal params equivalent, and others significant.
-func (c *change) ComparePayload(old, new json.RawMessage) connector.Difference {
-	if jsonval.Equal(old, new) {
-		return connector.Equivalent
-	}
-	return connector.Significant
-}
-
 // notFound is the answer about a mail that a lookup did not find.
 func (c *change) notFound(detail string) connector.Answer {
-	if c.spec.NeedsControl {
+	if c.Tool.NeedsControl {
 		return connector.Answer{Verdict: connector.Unwitnessed, Detail: detail}
 	}
 	return connector.Answer{Verdict: connector.Retry, Detail: detail}
-}
-
-// cut bounds a target for people.
-func cut(s string) string {
-	r := []rune(strings.ToValidUTF8(s, ""))
-	return string(r[:min(len(r), 120)])
 }

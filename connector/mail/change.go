@@ -14,43 +14,44 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // changeTools are the tools that change a mailbox.
 func (a *account) changeTools() []connector.Tool {
-	appending := &appender{change{a, connector.Spec{
+	appending := &appender{change{native.Change{Tool: connector.Spec{
 		Name: "append", Effect: connector.Mutate,
 		Description: "Puts a mail into a folder without sending it, such as a draft, and returns its message_id and id.",
-		Params: withDefs(object(`"folder"`, `"folder":{"type":"string","minLength":1},
+		Params: withDefs(native.Object(`"folder"`, `"folder":{"type":"string","minLength":1},
 			"flags":{"type":"array","items":{"type":"string"}},`+letterSchema), letterDefs),
 		Result: json.RawMessage(`{"type":"object","required":["message_id","id"],"properties":{
 			"message_id":{"type":"string"},"id":{"type":["string","null"],"description":"null if the server does not tell"}}}`),
 		Timeout: a.timeout, Level: keep.LevelWitness, Marked: true, Identity: []string{"folder", "to", "subject"},
 		VerifyByHand: "Look into the folder for the Message-ID: it begins with the token.",
-	}}}
-	a.settles(&appending.spec)
+	}}, a}}
+	a.settles(&appending.Tool)
 	return []connector.Tool{
 		appending,
-		&mover{change{a, connector.Spec{
+		&mover{change{native.Change{Tool: connector.Spec{
 			Name: "move", Effect: connector.Mutate,
 			Description: "Moves a mail to another folder, and returns its new id. With message_id, as search returns it, a move whose answer is lost can be found.",
-			Params: object(`"id","to"`, `"id":{"type":"string","minLength":5},"to":{"type":"string","minLength":1},
+			Params: native.Object(`"id","to"`, `"id":{"type":"string","minLength":5},"to":{"type":"string","minLength":1},
 				"message_id":{"type":"string","minLength":1}`),
 			Result: json.RawMessage(`{"type":"object","required":["id"],"properties":{
 				"id":{"type":["string","null"],"description":"null if the server does not tell"}}}`),
 			Timeout: a.timeout, Level: keep.LevelWitness, ByTarget: true, Identity: []string{"id", "to"}, SettleAfter: moveSettles,
 			VerifyByHand: "Look into both folders for the mail.",
-		}}},
-		&flagger{change{a, connector.Spec{
+		}}, a}},
+		&flagger{change{native.Change{Tool: connector.Spec{
 			Name: "flag", Effect: connector.Mutate,
 			Description: "Sets and removes flags of a mail: seen, answered, flagged, draft, deleted, or keywords. Returns all of its flags.",
-			Params: object(`"id"`, `"id":{"type":"string","minLength":5},
+			Params: native.Object(`"id"`, `"id":{"type":"string","minLength":5},
 				"add":{"type":"array","items":{"type":"string","minLength":1}},"remove":{"type":"array","items":{"type":"string","minLength":1}}`),
 			Result: json.RawMessage(`{"type":"object","required":["id","flags"],"properties":{
 				"id":{"type":"string"},"flags":{"type":"array","items":{"type":"string"}}}}`),
 			Timeout: a.timeout, Level: keep.LevelKey, Identity: []string{"id", "add", "remove"},
 			VerifyByHand: "Look at the flags of the mail.",
-		}}},
+		}}, a}},
 	}
 }
 
@@ -72,12 +73,12 @@ func (t *appender) Target(params json.RawMessage) string {
 	if json.Unmarshal(params, &p) != nil || p.Folder == "" {
 		return "a mail in a folder"
 	}
-	return cut(strings.TrimSpace(p.Folder + " " + p.Subject))
+	return native.Target(strings.TrimSpace(p.Folder + " " + p.Subject))
 }
 
 func (t *appender) params(raw json.RawMessage) (appendParams, []imap.Flag, error) {
 	var p appendParams
-	if err := decode(raw, &p); err != nil {
+	if err := native.Decode(raw, &p); err != nil {
 		return p, nil, err
 	}
 	if err := errors.Join(checkFolder(p.Folder), p.validate()); err != nil {
@@ -172,11 +173,11 @@ func (t *mover) Target(params json.RawMessage) string {
 	if json.Unmarshal(params, &p) != nil || p.ID == "" {
 		return "a mail"
 	}
-	return cut(p.ID + " to " + p.To)
+	return native.Target(p.ID + " to " + p.To)
 }
 
 func (t *mover) params(raw json.RawMessage) (p moveParams, id mailID, err error) {
-	if err = decode(raw, &p); err == nil {
+	if err = native.Decode(raw, &p); err == nil {
 		id, err = parseID(p.ID)
 	}
 	p.MessageID = strings.Trim(p.MessageID, "<> ")
@@ -307,7 +308,7 @@ func (t *flagger) Target(params json.RawMessage) string {
 	for _, f := range p.Remove {
 		out += " -" + f
 	}
-	return cut(out)
+	return native.Target(out)
 }
 
 // A flagging is what flag is to do.
@@ -318,7 +319,7 @@ type flagging struct {
 
 func (t *flagger) params(raw json.RawMessage) (f flagging, err error) {
 	var p flagParams
-	if err = decode(raw, &p); err != nil {
+	if err = native.Decode(raw, &p); err != nil {
 		return f, err
 	}
 	if f.id, err = parseID(p.ID); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // maxQuoted bounds what a message quotes of a server.
@@ -19,17 +20,7 @@ const maxQuoted = 500
 
 // failf returns a failure of a tool, without secrets and control characters.
 func (a *account) failf(tool string, class keep.Class, code, format string, args ...any) *keep.Failure {
-	text := a.clean(fmt.Sprintf(format, args...))
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	if len(text) > 2*maxQuoted {
-		text = strings.ToValidUTF8(text[:2*maxQuoted], "") + "…"
-	}
-	f := keep.Failf(class, code, "%s", text)
+	f := keep.Failf(class, code, "%s", native.Message(a.clean(fmt.Sprintf(format, args...))))
 	f.Tool = keep.ToolName(a.name + "." + tool)
 	if u := a.used.Load(); u != nil && class == keep.ClassPermission {
 		f.Account, f.Generation = a.connected, u.generation // with another generation it is tried again

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep/connector/internal/eml"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // A pageOf is what a page is made from.
@@ -23,8 +24,8 @@ type pageOf struct {
 
 // Bounds of a page.
 const (
-	maxListing = maxResult - 1024 // bytes; leaves room for the rest of a result
-	maxAtOnce  = 100              // mails whose headers are held at the same time
+	maxListing = native.MaxResult - 1024 // bytes; leaves room for the rest of a result
+	maxAtOnce  = 100                     // mails whose headers are held at the same time
 )
 
 // page reads the headers of the first mails.

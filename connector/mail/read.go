@@ -16,6 +16,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/eml"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // Bounds.
@@ -45,12 +46,18 @@ const mailDefs = `"mailbox":{"type":"object","required":["name","address"],"prop
 func (a *account) readTools() []connector.Tool {
 	tool := func(spec connector.Spec, read func(context.Context, json.RawMessage) (any, error)) connector.Tool {
 		spec.Timeout = a.timeout
-		return &reader{a, spec, read}
+		return native.NewReader(spec, a.failf, func(ctx context.Context, params json.RawMessage) (any, error) {
+			v, err := read(ctx, params)
+			if err != nil {
+				return nil, a.fail(ctx, spec.Name, err)
+			}
+			return v, nil
+		})
 	}
 	return []connector.Tool{
 		tool(connector.Spec{
 			Name: "folders", Effect: connector.List, Description: "Lists the folders, with what the server uses them for.",
-			Params: object("", ""),
+			Params: native.Object("", ""),
 			Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":["name","use","selectable"],"properties":{
 				"name":{"type":"string"},"use":{"type":["string","null"],"description":"sent, trash, drafts, junk, archive, all, flagged"},
 				"selectable":{"type":"boolean"}}}}`),
@@ -58,7 +65,7 @@ func (a *account) readTools() []connector.Tool {
 		tool(connector.Spec{
 			Name: "search", Effect: connector.List, Pages: true,
 			Description: "Lists the mails of a folder, oldest first. next of the result is where to continue: also at the next run, for the mails that came since. What is odd in a mail is listed in problems.",
-			Params: object("", `"folder":{"type":"string","minLength":1,"default":"INBOX"},
+			Params: native.Object("", `"folder":{"type":"string","minLength":1,"default":"INBOX"},
 				"from":{"type":"string"},"to":{"type":"string"},"subject":{"type":"string"},
 				"text":{"type":"string","description":"anywhere in the mail"},
 				"since":{"type":"string","description":"day, 2026-11-22: mails that came then or later"},
@@ -71,7 +78,7 @@ func (a *account) readTools() []connector.Tool {
 		tool(connector.Spec{
 			Name: "get", Effect: connector.Get,
 			Description: "Reads a mail. What is broken in it is listed in problems. A mail over 25 MiB has no text, and truncated is true.",
-			Params:      object(`"id"`, `"id":{"type":"string","minLength":5}`),
+			Params:      native.Object(`"id"`, `"id":{"type":"string","minLength":5}`),
 			Result: json.RawMessage(`{"type":"object","required":[` + mailRequired + `,"text","html","headers","attachments","truncated"],"properties":{` + mailProperties + `,
 				"text":{"type":["string","null"]},"html":{"type":["string","null"]},
 				"headers":{"type":"object","additionalProperties":{"type":"array","items":{"type":"string"}}},
@@ -84,7 +91,7 @@ func (a *account) readTools() []connector.Tool {
 		tool(connector.Spec{
 			Name: "attachment", Effect: connector.Get,
 			Description: "Reads the bytes of an attachment. One over 700 KiB is read in parts: pass offset 0, then next of each part, until it is null. Without offset it fails.",
-			Params: object(`"id","part"`, `"id":{"type":"string","minLength":5},"part":{"type":"string","minLength":1},
+			Params: native.Object(`"id","part"`, `"id":{"type":"string","minLength":5},"part":{"type":"string","minLength":1},
 				"offset":{"type":"integer","minimum":0}`),
 			Result: json.RawMessage(`{"type":"object","required":["name","type","size","base64","next"],"properties":{
 				"name":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},"base64":{"type":"string"},"next":{"type":["integer","null"]}}}`),
@@ -100,7 +107,7 @@ type folder struct {
 }
 
 func (a *account) folders(ctx context.Context, params json.RawMessage) (any, error) {
-	if err := decode(params, &struct{}{}); err != nil {
+	if err := native.Decode(params, &struct{}{}); err != nil {
 		return nil, a.bad("folders", err)
 	}
 	out := []folder{}
@@ -215,7 +222,7 @@ type listing struct {
 
 func (a *account) search(ctx context.Context, params json.RawMessage) (any, error) {
 	p := searchParams{Folder: "INBOX", Limit: defaultLimit}
-	if err := decode(params, &p); err != nil {
+	if err := native.Decode(params, &p); err != nil {
 		return nil, a.bad("search", err)
 	}
 	criteria, err := p.criteria()
@@ -340,7 +347,7 @@ func (a *account) get(ctx context.Context, params json.RawMessage) (any, error) 
 	var p struct {
 		ID string `json:"id"`
 	}
-	if err := decode(params, &p); err != nil {
+	if err := native.Decode(params, &p); err != nil {
 		return nil, a.bad("get", err)
 	}
 	id, err := parseID(p.ID)
@@ -357,7 +364,7 @@ func (a *account) get(ctx context.Context, params json.RawMessage) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	m.Fit(maxResult - 64<<10)
+	m.Fit(native.MaxResult - 64<<10)
 	out := full{summary: summarize(id, nil, s.Size, m), Headers: m.Headers, InReplyTo: m.InReplyTo, References: m.References, ReplyTo: m.ReplyTo, Attachments: []part{}, Truncated: !whole}
 	out.Flags = s.Flags
 	if whole {
@@ -415,7 +422,7 @@ func (a *account) attachment(ctx context.Context, params json.RawMessage) (any, 
 		Part   string `json:"part"`
 		Offset *int   `json:"offset"` // nil: all of it, or nothing
 	}
-	if err := decode(params, &p); err != nil {
+	if err := native.Decode(params, &p); err != nil {
 		return nil, a.bad("attachment", err)
 	}
 	id, err := parseID(p.ID)

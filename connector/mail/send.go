@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // A sender is the tool send.
@@ -23,10 +24,10 @@ type findableSender struct{ sender }
 
 // sendTool makes the tool send.
 func (a *account) sendTool() connector.Tool {
-	s := sender{change{a, connector.Spec{
+	s := sender{change{native.Change{Tool: connector.Spec{
 		Name: "send", Effect: connector.Mutate,
 		Description: "Sends a mail, and returns its message_id.",
-		Params:      withDefs(object(`"to"`, letterSchema), letterDefs),
+		Params:      withDefs(native.Object(`"to"`, letterSchema), letterDefs),
 		Result: json.RawMessage(`{"type":"object","required":["message_id"],"properties":{
 			"message_id":{"type":"string"}}}`),
 		Timeout: a.timeout, Level: keep.LevelNone, Identity: []string{"to", "subject", "in_reply_to"},
@@ -34,13 +35,13 @@ func (a *account) sendTool() connector.Tool {
 			{Role: "bcc", Param: "bcc"}, {Role: "reply_to", Param: "reply_to"}, {Role: "subject", Param: "subject"}, {Role: "text", Param: "text"},
 			{Role: "html", Param: "html"}, {Role: "attachments", Param: "attachments"}}},
 		VerifyByHand: "Ask the recipient, or search the mailbox of the sender and the server's log for the Message-ID: it begins with the token.",
-	}}}
+	}}, a}}
 	if a.folder() == "" {
 		return &s
 	}
-	s.spec.Level, s.spec.Marked = keep.LevelWitness, true
-	s.spec.VerifyByHand = fmt.Sprintf("Look into %s for the Message-ID, which begins with the token; if it is not there, ask the recipient.", a.folder())
-	a.settles(&s.spec)
+	s.Tool.Level, s.Tool.Marked = keep.LevelWitness, true
+	s.Tool.VerifyByHand = fmt.Sprintf("Look into %s for the Message-ID, which begins with the token; if it is not there, ask the recipient.", a.folder())
+	a.settles(&s.Tool)
 	return &findableSender{s}
 }
 
@@ -69,13 +70,13 @@ func (s *sender) Target(params json.RawMessage) string {
 	for _, a := range l.To {
 		to = append(to, a.Address)
 	}
-	return cut(strings.TrimSpace(strings.Join(to, ", ") + " " + l.Subject))
+	return native.Target(strings.TrimSpace(strings.Join(to, ", ") + " " + l.Subject))
 }
 
 // Mutate sends the mail once.
 func (s *sender) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
 	var l letter
-	err := decode(m.Payload, &l)
+	err := native.Decode(m.Payload, &l)
 	if err == nil {
 		err = l.validate()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // mark is the metadata that says whose an object is.
@@ -21,34 +22,31 @@ const mark = "Keep-Id"
 
 func (s *service) changeTools() []connector.Tool {
 	return []connector.Tool{
-		&putter{change{s, connector.Spec{
+		&putter{change{native.Change{Tool: connector.Spec{
 			Name: "put", Effect: connector.Mutate,
 			Description: "Puts an object, with text or base64, where none of that key is; with overwrite it replaces the version with that etag. Returns its etag.",
-			Params: object(`"key"`, keyProperty+`,"text":{"type":"string"},"base64":{"type":"string","contentEncoding":"base64"},
+			Params: native.Object(`"key"`, keyProperty+`,"text":{"type":"string"},"base64":{"type":"string","contentEncoding":"base64"},
 				"type":{"type":"string","description":"such as application/pdf"},
 				"metadata":{"type":"object","additionalProperties":{"type":"string"}},
 				"overwrite":{"type":"string","minLength":1,"description":"etag of the version that is replaced"}`),
 			Result:  json.RawMessage(`{"type":"object","required":["key","etag"],"properties":{"key":{"type":"string"},"etag":{"type":"string"}}}`),
 			Timeout: s.timeout, Level: keep.LevelWitness, Marked: true, NeedsControl: !s.complete, Identity: []string{"key"}, SettleAfter: s.settle, CarriesToken: true,
 			VerifyByHand: "Look at the metadata keep-id of the object: it is the token if this call made it. An object that is not there may have been taken away: ask who reads " + s.bucket + ".",
-		}}},
-		&deleter{change{s, connector.Spec{
+		}}, s}},
+		&deleter{change{native.Change{Tool: connector.Spec{
 			Name: "delete", Effect: connector.Mutate, Description: "Deletes an object; with etag, only that version of it.",
-			Params:  object(`"key"`, keyProperty+`,"etag":{"type":"string","minLength":1}`),
+			Params:  native.Object(`"key"`, keyProperty+`,"etag":{"type":"string","minLength":1}`),
 			Timeout: s.timeout, Level: keep.LevelWitness, ByTarget: true, Identity: []string{"key"}, SettleAfter: s.settle, ComparesAge: true,
 			VerifyByHand: "Look whether the object is there.",
-		}}},
+		}}, s}},
 	}
 }
 
 // A change is what both mutate tools have.
 type change struct {
-	s    *service
-	spec connector.Spec
+	native.Change
+	s *service
 }
-
-// Spec returns the description of the tool.
-func (c *change) Spec() connector.Spec { return c.spec }
 
 // Pin implements connector.Pinner.
 func (c *change) Pin() json.RawMessage { return c.s.pinned }
@@ -61,16 +59,7 @@ func (c *change) Target(params json.RawMessage) string {
 	if json.Unmarshal(params, &p) != nil || p.Key == "" {
 		return "an object of " + c.s.bucket
 	}
-	r := []rune(strings.ToValidUTF8(c.s.bucket+"/"+p.Key, ""))
-	return string(r[:min(len(r), 120)])
-}
-
-// ComparePayload finds equal params equivalent, and others significant.
-func (c *change) ComparePayload(old, new json.RawMessage) connector.Difference {
-	if jsonval.Equal(old, new) {
-		return connector.Equivalent
-	}
-	return connector.Significant
+	return native.Target(c.s.bucket + "/" + p.Key)
 }
 
 // Where an object is, as far as the service tells.
@@ -122,7 +111,7 @@ type putParams struct {
 
 // params reads what to put, and its bytes.
 func (t *putter) params(raw json.RawMessage) (p putParams, body []byte, err error) {
-	if err = decode(raw, &p); err == nil {
+	if err = native.Decode(raw, &p); err == nil {
 		err = checkKey(p.Key)
 	}
 	switch {
@@ -264,7 +253,7 @@ type deleteParams struct {
 }
 
 func (t *deleter) params(raw json.RawMessage) (p deleteParams, err error) {
-	if err = decode(raw, &p); err == nil {
+	if err = native.Decode(raw, &p); err == nil {
 		err = checkKey(p.Key)
 	}
 	if err == nil && !isHeader(p.ETag) {

@@ -19,16 +19,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/connector/internal/native"
 	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/internal/redact"
 )
 
 // Bounds.
 const (
-	maxResult = 1 << 20
-	maxPiece  = 700 << 10 // of an object in one result
-	maxPage   = 4 << 20   // of a page of a list
-	maxError  = 64 << 10
+	maxPiece = 700 << 10 // of an object in one result
+	maxPage  = 4 << 20   // of a page of a list
+	maxError = 64 << 10
 )
 
 // A service is what the tools of a connection share.
@@ -163,16 +163,7 @@ func (a *response) say() string {
 
 // failf returns a failure of a tool, without keys and control characters.
 func (s *service) failf(tool string, class keep.Class, code, format string, args ...any) *keep.Failure {
-	text := strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s.hide.Text(fmt.Sprintf(format, args...)), "\uFFFD"))
-	if len(text) > 1000 {
-		text = strings.ToValidUTF8(text[:1000], "") + "…"
-	}
-	f := keep.Failf(class, code, "%s", text)
+	f := keep.Failf(class, code, "%s", native.Message(s.hide.Text(fmt.Sprintf(format, args...))))
 	f.Tool = keep.ToolName(s.name + "." + tool)
 	return f
 }

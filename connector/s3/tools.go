@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // Bounds of list.
@@ -31,70 +30,26 @@ const keyProperty = `"key":{"type":"string","minLength":1,"maxLength":1024}`
 // tools returns the four tools.
 func (s *service) tools() []connector.Tool {
 	tools := []connector.Tool{
-		&reader{s, connector.Spec{
+		native.NewReader(connector.Spec{
 			Name: "list", Effect: connector.List, Pages: true, Description: "Lists the objects whose keys begin with prefix, in the order of their keys.",
-			Params: object("", `"prefix":{"type":"string"},"limit":{"type":"integer","minimum":1,"maximum":10000,"default":1000},
+			Params: native.Object("", `"prefix":{"type":"string"},"limit":{"type":"integer","minimum":1,"maximum":10000,"default":1000},
 				"cursor":{"type":["string","null"],"description":"next of an earlier result"}`),
 			Result: json.RawMessage(`{"type":"array","items":{"type":"object","required":["key","size","etag","modified"],"properties":{
 				"key":{"type":"string"},"size":{"type":"integer"},"etag":{"type":"string"},"modified":{"type":"string"}}}}`),
 			Timeout: s.timeout,
-		}, s.list},
-		&reader{s, connector.Spec{
+		}, s.failf, s.list),
+		native.NewReader(connector.Spec{
 			Name: "get", Effect: connector.Get,
 			Description: "Reads an object: text if it is UTF-8, else base64. Null if there is none. One over 700 KiB is read in parts, as base64: pass offset 0, then next of each part with the etag of the first one, until it is null. Without offset it fails.",
-			Params:      object(`"key"`, keyProperty+`,"offset":{"type":"integer","minimum":0},"etag":{"type":"string","minLength":1,"description":"of the version that is read; required with an offset above 0"}`),
+			Params:      native.Object(`"key"`, keyProperty+`,"offset":{"type":"integer","minimum":0},"etag":{"type":"string","minLength":1,"description":"of the version that is read; required with an offset above 0"}`),
 			Result: json.RawMessage(`{"type":["object","null"],"required":["key","type","size","etag","modified","metadata","next"],"properties":{
 				"key":{"type":"string"},"text":{"type":"string"},"base64":{"type":"string"},"type":{"type":"string"},"size":{"type":"integer"},
 				"etag":{"type":"string"},"modified":{"type":"string"},"metadata":{"type":"object","additionalProperties":{"type":"string"}},
 				"next":{"type":["integer","null"]}}}`),
 			Timeout: s.timeout,
-		}, s.get},
+		}, s.failf, s.get),
 	}
 	return append(tools, s.changeTools()...)
-}
-
-// object returns a JSON Schema of an object with those properties.
-func object(required, properties string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%s],"properties":{%s}}`, required, properties))
-}
-
-// A reader is a tool that reads.
-type reader struct {
-	s    *service
-	spec connector.Spec
-	read func(ctx context.Context, params json.RawMessage) (any, error)
-}
-
-// Spec returns the description of the tool.
-func (r *reader) Spec() connector.Spec { return r.spec }
-
-// Read performs the call.
-func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	v, err := r.read(ctx, params)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := jsonval.Encode(v)
-	if err != nil {
-		return nil, r.s.failf(r.spec.Name, keep.ClassInternal, "encode", "result: %v", err)
-	}
-	if len(raw) > maxResult {
-		return nil, r.s.failf(r.spec.Name, keep.ClassLogic, "answer-too-large", "the result has %d bytes, more than %d; ask for less at a time", len(raw), maxResult)
-	}
-	return raw, nil
-}
-
-// decode reads params strictly, so that a typo is an error.
-func decode(params json.RawMessage, into any) error {
-	if len(bytes.TrimSpace(params)) == 0 {
-		params = json.RawMessage("{}")
-	}
-	d := json.NewDecoder(bytes.NewReader(params))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("params: %w", err)
-	}
-	return nil
 }
 
 // bad is the failure of a call that the script must change.
@@ -143,7 +98,7 @@ func (s *service) list(ctx context.Context, params json.RawMessage) (any, error)
 		Limit  int     `json:"limit"`
 		Cursor *string `json:"cursor"`
 	}{Limit: defaultLimit}
-	if err := decode(params, &p); err != nil {
+	if err := native.Decode(params, &p); err != nil {
 		return nil, s.bad("list", err)
 	}
 	if p.Limit < 1 || p.Limit > maxLimit {
@@ -160,7 +115,7 @@ func (s *service) list(ctx context.Context, params json.RawMessage) (any, error)
 			return nil, err
 		}
 		for _, o := range page {
-			if size += len(o.Key)*6 + 200; size > maxResult {
+			if size += len(o.Key)*6 + 200; size > native.MaxResult {
 				more = true
 				break
 			}
@@ -172,7 +127,7 @@ func (s *service) list(ctx context.Context, params json.RawMessage) (any, error)
 		if !more {
 			return out, nil
 		}
-		if len(out.Items) >= p.Limit || size > maxResult || len(page) == 0 {
+		if len(out.Items) >= p.Limit || size > native.MaxResult || len(page) == 0 {
 			out.Truncated, out.Next = true, &after
 			return out, nil
 		}
@@ -225,7 +180,7 @@ func (s *service) get(ctx context.Context, params json.RawMessage) (any, error) 
 		Offset *int64 `json:"offset"` // nil: all of it, or nothing
 		ETag   string `json:"etag"`   // empty: any version
 	}
-	err := decode(params, &p)
+	err := native.Decode(params, &p)
 	if err == nil {
 		err = checkKey(p.Key)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // changeParams are the params of insert, update and upsert.
@@ -25,8 +26,8 @@ type changeParams struct {
 
 // A mutator is a tool that changes rows.
 type mutator struct {
-	db   *database
-	spec connector.Spec
+	native.Change
+	db *database
 
 	// build writes the statement that makes the change and returns the row.
 	build func(q *statement, p changeParams) error
@@ -48,7 +49,7 @@ func (db *database) insertTool(cfg Config) connector.Tool {
 	return db.changeTool(cfg, connector.Spec{
 		Name:        "insert",
 		Description: "Adds a row and returns it. key holds the columns that identify it, and is part of the row.",
-		Params:      object(required, tableSchema+","+keySchema+`,"row":{"type":"object"}`),
+		Params:      native.Object(required, tableSchema+","+keySchema+`,"row":{"type":"object"}`),
 	}, buildInsert)
 }
 
@@ -57,7 +58,7 @@ func (db *database) updateTool(cfg Config) connector.Tool {
 	return db.changeTool(cfg, connector.Spec{
 		Name:        "update",
 		Description: "Changes the row with that unique key and returns it.",
-		Params:      object(`"table","key","set"`, tableSchema+","+keySchema+`,"set":{"type":"object","minProperties":1}`),
+		Params:      native.Object(`"table","key","set"`, tableSchema+","+keySchema+`,"set":{"type":"object","minProperties":1}`),
 	}, buildUpdate)
 }
 
@@ -66,7 +67,7 @@ func (db *database) upsertTool(cfg Config) connector.Tool {
 	return db.changeTool(cfg, connector.Spec{
 		Name:        "upsert",
 		Description: "Adds the row with that unique key, or changes it if it is there, and returns it.",
-		Params:      object(`"table","key","row"`, tableSchema+","+keySchema+`,"row":{"type":"object"}`),
+		Params:      native.Object(`"table","key","row"`, tableSchema+","+keySchema+`,"row":{"type":"object"}`),
 	}, buildUpsert)
 }
 
@@ -92,7 +93,7 @@ func (db *database) changeTool(cfg Config, spec connector.Spec, build func(*stat
 		spec.VerifyByHand = "Look for the token in the table " + db.ledger + "."
 	case cfg.KeylessInsert && spec.Name == "insert":
 		spec.Level = keep.LevelNone
-		return &mutator{db, spec, build}
+		return &mutator{native.Change{Tool: spec}, db, build}
 	default:
 		spec.Level, spec.ByTarget = keep.LevelWitness, true
 		spec.SettleAfter = DefaultSettle
@@ -100,17 +101,14 @@ func (db *database) changeTool(cfg Config, spec connector.Spec, build func(*stat
 			spec.SettleAfter = time.Duration(*cfg.SettleAfter)
 		}
 	}
-	return &reconciler{mutator{db, spec, build}, cfg.Complete}
+	return &reconciler{mutator{native.Change{Tool: spec}, db, build}, cfg.Complete}
 }
-
-// Spec returns the description of the tool.
-func (m *mutator) Spec() connector.Spec { return m.spec }
 
 // Target returns the table and the key, such as "invoices id=17".
 func (m *mutator) Target(params json.RawMessage) string {
 	var p changeParams
 	if json.Unmarshal(params, &p) != nil {
-		return m.spec.Name
+		return m.Tool.Name
 	}
 	parts := []string{p.Table}
 	for _, name := range slices.Sorted(maps.Keys(p.Key)) {
@@ -121,30 +119,21 @@ func (m *mutator) Target(params json.RawMessage) string {
 		}
 		parts = append(parts, name+"="+value)
 	}
-	target := []rune(strings.ToValidUTF8(strings.Join(parts, " "), ""))
-	return string(target[:min(len(target), 120)])
-}
-
-// ComparePayload finds equal params equivalent, and others significant.
-func (m *mutator) ComparePayload(old, new json.RawMessage) connector.Difference {
-	if jsonval.Equal(old, new) {
-		return connector.Equivalent
-	}
-	return connector.Significant
+	return native.Target(strings.Join(parts, " "))
 }
 
 // Mutate makes the change, unless mut's token has made it already.
 func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Receipt, error) {
 	var p changeParams
-	if err := decode(mut.Payload, &p); err != nil {
-		return connector.Receipt{}, m.db.bad(m.spec.Name, err)
+	if err := native.Decode(mut.Payload, &p); err != nil {
+		return connector.Receipt{}, m.db.bad(m.Tool.Name, err)
 	}
-	if err := m.db.prepareLedger(ctx, m.spec.Name); err != nil {
+	if err := m.db.prepareLedger(ctx, m.Tool.Name); err != nil {
 		return connector.Receipt{}, err
 	}
 	var r connector.Receipt
-	err := m.db.in(ctx, m.spec.Name, true, func(s session) error {
-		done, stored, err := m.db.claim(ctx, m.spec.Name, s, mut.Token)
+	err := m.db.in(ctx, m.Tool.Name, true, func(s session) error {
+		done, stored, err := m.db.claim(ctx, m.Tool.Name, s, mut.Token)
 		if err != nil || done {
 			r = stored
 			return err
@@ -165,30 +154,30 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 
 // change runs the statement.
 func (m *mutator) change(ctx context.Context, s session, p changeParams) (connector.Receipt, error) {
-	t, err := m.db.table(ctx, m.spec.Name, s, p.Table)
+	t, err := m.db.table(ctx, m.Tool.Name, s, p.Table)
 	if err != nil {
 		return connector.Receipt{}, err
 	}
 	q := &statement{engine: m.db.engine, table: t}
-	if m.spec.Level == keep.LevelWitness && p.Key == nil {
-		return connector.Receipt{}, m.db.bad(m.spec.Name, errors.New("key is required: without a ledger table it is how the row is found"))
+	if m.Tool.Level == keep.LevelWitness && p.Key == nil {
+		return connector.Receipt{}, m.db.bad(m.Tool.Name, errors.New("key is required: without a ledger table it is how the row is found"))
 	}
 	if err := m.build(q, p); err != nil {
-		return connector.Receipt{}, m.db.bad(m.spec.Name, err)
+		return connector.Receipt{}, m.db.bad(m.Tool.Name, err)
 	}
 	q.add(" RETURNING ").selected(t.columns)
-	rows, err := m.db.rows(ctx, m.spec.Name, s, q, t.columns)
+	rows, err := m.db.rows(ctx, m.Tool.Name, s, q, t.columns)
 	var f *keep.Failure
 	large := errors.As(err, &f) && f.Code == "answer-too-large"
 	switch {
 	case len(rows) > 1, large && len(rows) > 0:
-		return connector.Receipt{}, m.db.severalRows(m.spec.Name, t)
+		return connector.Receipt{}, m.db.severalRows(m.Tool.Name, t)
 	case large:
 		return connector.Receipt{Warning: "the row is over 1 MiB; the result is null"}, nil
 	case err != nil:
 		return connector.Receipt{}, err
 	case len(rows) == 0:
-		return connector.Receipt{}, m.db.failf(m.spec.Name, keep.ClassLogic, "no-row", "no row of %s has that key", t.quoted)
+		return connector.Receipt{}, m.db.failf(m.Tool.Name, keep.ClassLogic, "no-row", "no row of %s has that key", t.quoted)
 	}
 	return connector.Receipt{Result: rows[0]}, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // createParams are the params of createTable.
@@ -32,7 +33,7 @@ func (db *database) createTool(cfg Config) connector.Tool {
 	spec := connector.Spec{
 		Name: "createTable", Effect: connector.Mutate,
 		Description: "Makes a table if there is none of that name; one that is there must have these columns and this primary key. Says whether it was made.",
-		Params: object(`"table","columns","primary_key"`, tableSchema+`,
+		Params: native.Object(`"table","columns","primary_key"`, tableSchema+`,
 			"columns":{"type":"object","minProperties":1,"additionalProperties":{"enum":["text","integer","number","decimal","boolean","time","json","bytes"]}},
 			"primary_key":{"type":"array","items":{"type":"string"},"minItems":1,"uniqueItems":true}`),
 		Result:  json.RawMessage(`{"type":"object","required":["created"],"properties":{"created":{"type":"boolean"}}}`),
@@ -44,7 +45,7 @@ func (db *database) createTool(cfg Config) connector.Tool {
 			spec.SettleAfter = time.Duration(*cfg.SettleAfter)
 		}
 	}
-	return &creator{mutator{db: db, spec: spec}}
+	return &creator{mutator{Change: native.Change{Tool: spec}, db: db}}
 }
 
 // A creator is the tool createTable.
@@ -52,7 +53,7 @@ type creator struct{ mutator }
 
 // params reads what to make.
 func (c *creator) params(raw json.RawMessage) (p createParams, err error) {
-	if err = decode(raw, &p); err != nil {
+	if err = native.Decode(raw, &p); err != nil {
 		return p, err
 	}
 	switch {
@@ -81,14 +82,14 @@ func (c *creator) params(raw json.RawMessage) (p createParams, err error) {
 func (c *creator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Receipt, error) {
 	p, err := c.params(mut.Payload)
 	if err != nil {
-		return connector.Receipt{}, c.db.bad(c.spec.Name, err)
+		return connector.Receipt{}, c.db.bad(c.Tool.Name, err)
 	}
-	if err := c.db.prepareLedger(ctx, c.spec.Name); err != nil {
+	if err := c.db.prepareLedger(ctx, c.Tool.Name); err != nil {
 		return connector.Receipt{}, err
 	}
 	var r connector.Receipt
-	err = c.db.in(ctx, c.spec.Name, true, func(s session) error {
-		done, stored, err := c.db.claim(ctx, c.spec.Name, s, mut.Token)
+	err = c.db.in(ctx, c.Tool.Name, true, func(s session) error {
+		done, stored, err := c.db.claim(ctx, c.Tool.Name, s, mut.Token)
 		if err != nil || done {
 			r = stored
 			return err
@@ -112,7 +113,7 @@ func (c *creator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 // make makes the table if it is missing, and reports whether it did.
 func (c *creator) make(ctx context.Context, s session, p createParams) (bool, error) {
 	if !c.db.allows(p.Table) {
-		return false, c.db.failf(c.spec.Name, keep.ClassPermission, "table-not-allowed", "the connection does not allow the table %q", p.Table)
+		return false, c.db.failf(c.Tool.Name, keep.ClassPermission, "table-not-allowed", "the connection does not allow the table %q", p.Table)
 	}
 	t, err := s.describe(ctx, p.Table)
 	if err != nil {
@@ -120,7 +121,7 @@ func (c *creator) make(ctx context.Context, s session, p createParams) (bool, er
 	}
 	if t != nil {
 		if err := c.same(t, p); err != nil {
-			return false, c.db.failf(c.spec.Name, keep.ClassLogic, "another-table", "there is a table %s already, and %v", t.quoted, err)
+			return false, c.db.failf(c.Tool.Name, keep.ClassLogic, "another-table", "there is a table %s already, and %v", t.quoted, err)
 		}
 		return false, nil
 	}
@@ -161,7 +162,7 @@ func (c *creator) same(t *table, p createParams) error {
 func (c *creator) Target(params json.RawMessage) string {
 	var p createParams
 	if json.Unmarshal(params, &p) != nil || p.Table == "" {
-		return c.spec.Name
+		return c.Tool.Name
 	}
 	target := []rune(strings.ToValidUTF8("the table "+p.Table, ""))
 	return string(target[:min(len(target), 120)])
@@ -171,10 +172,10 @@ func (c *creator) Target(params json.RawMessage) string {
 func (c *creator) Reconcile(ctx context.Context, mut keep.Mutation) (connector.Answer, error) {
 	p, err := c.params(mut.Payload)
 	if err != nil {
-		return connector.Answer{}, c.db.bad(c.spec.Name, err)
+		return connector.Answer{}, c.db.bad(c.Tool.Name, err)
 	}
 	var a connector.Answer
-	err = c.db.in(ctx, c.spec.Name, c.db.ledger != "", func(s session) (err error) {
+	err = c.db.in(ctx, c.Tool.Name, c.db.ledger != "", func(s session) (err error) {
 		if c.db.ledger != "" {
 			a, err = (&reconciler{mutator: c.mutator}).ask(ctx, s, mut)
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/native"
 	"github.com/keep-run/keep/connector/internal/ontime"
 )
 
@@ -33,7 +34,7 @@ func (db *database) hasLedger(ctx context.Context, s session) (bool, error) {
 }
 
 // Start makes the ledger table, so that every recorded call can be looked up.
-func (m *mutator) Start(ctx context.Context) error { return m.db.prepareLedger(ctx, m.spec.Name) }
+func (m *mutator) Start(ctx context.Context) error { return m.db.prepareLedger(ctx, m.Tool.Name) }
 
 // horizon is the token of a row that is made with the ledger table: of changes before it the table knows nothing, since there may have
 // been another one. A table that was made by hand, or by a version of before, has none.
@@ -160,11 +161,11 @@ func (db *database) store(ctx context.Context, s session, token string, r connec
 // Reconcile looks for the token, or without a ledger table for the row.
 func (r *reconciler) Reconcile(ctx context.Context, mut keep.Mutation) (connector.Answer, error) {
 	var p changeParams
-	if err := decode(mut.Payload, &p); err != nil {
-		return connector.Answer{}, r.db.bad(r.spec.Name, err)
+	if err := native.Decode(mut.Payload, &p); err != nil {
+		return connector.Answer{}, r.db.bad(r.Tool.Name, err)
 	}
 	var a connector.Answer
-	err := r.db.in(ctx, r.spec.Name, r.db.ledger != "", func(s session) (err error) {
+	err := r.db.in(ctx, r.Tool.Name, r.db.ledger != "", func(s session) (err error) {
 		if r.db.ledger == "" {
 			a, err = r.look(ctx, s, p)
 		} else {
@@ -184,17 +185,17 @@ func (r *reconciler) ask(ctx context.Context, s session, mut keep.Mutation) (con
 	if !there {
 		// Start made it before the call was recorded, so it was dropped since,
 		// and what it would say is gone with it.
-		return connector.Answer{}, r.db.failf(r.spec.Name, keep.ClassPrecondition, "no-ledger",
+		return connector.Answer{}, r.db.failf(r.Tool.Name, keep.ClassPrecondition, "no-ledger",
 			"the table %s is gone; only a person can tell what happened", r.db.ledger)
 	}
-	done, receipt, err := r.db.claim(ctx, r.spec.Name, s, mut.Token)
+	done, receipt, err := r.db.claim(ctx, r.Tool.Name, s, mut.Token)
 	switch {
 	case err != nil:
 		return connector.Answer{}, err
 	case done:
 		return connector.Answer{Verdict: connector.Happened, Receipt: receipt, Detail: "the token is in " + r.db.ledger}, nil
 	}
-	if err := r.db.remembers(ctx, r.spec.Name, s, mut); err != nil {
+	if err := r.db.remembers(ctx, r.Tool.Name, s, mut); err != nil {
 		return connector.Answer{}, err
 	}
 	return connector.Answer{Verdict: connector.Absent, Detail: "the token is not in " + r.db.ledger}, nil
@@ -203,16 +204,16 @@ func (r *reconciler) ask(ctx context.Context, s session, mut keep.Mutation) (con
 // look compares the row with what was sent; the database does it, since it
 // knows what its types make of a value.
 func (r *reconciler) look(ctx context.Context, s session, p changeParams) (connector.Answer, error) {
-	t, err := r.db.table(ctx, r.spec.Name, s, p.Table)
+	t, err := r.db.table(ctx, r.Tool.Name, s, p.Table)
 	if err != nil {
 		return connector.Answer{}, err
 	}
-	row, err := r.db.one(ctx, r.spec.Name, s, t, p.Key)
+	row, err := r.db.one(ctx, r.Tool.Name, s, t, p.Key)
 	if err != nil {
 		return connector.Answer{}, err
 	}
 	if isNull(row) {
-		if r.spec.Name == "update" {
+		if r.Tool.Name == "update" {
 			return connector.Answer{Verdict: connector.Retry, Detail: "the row is gone"}, nil
 		}
 		if !r.complete { // that another row is there says nothing of this one
@@ -221,7 +222,7 @@ func (r *reconciler) look(ctx context.Context, s session, p changeParams) (conne
 		return connector.Answer{Verdict: connector.Absent, Detail: "no row has that key"}, nil
 	}
 	values := p.Row
-	if r.spec.Name == "update" {
+	if r.Tool.Name == "update" {
 		values = p.Set
 	}
 	q := &statement{engine: r.db.engine, table: t}
@@ -232,7 +233,7 @@ func (r *reconciler) look(ctx context.Context, s session, p changeParams) (conne
 		err = q.pairs(values, " AND ", r.db.engine.same)
 	}
 	if err != nil {
-		return connector.Answer{}, r.db.bad(r.spec.Name, err)
+		return connector.Answer{}, r.db.bad(r.Tool.Name, err)
 	}
 	same := false
 	err = s.query(ctx, q.sql.String(), q.args, func([]any) error { same = true; return nil })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // Schemas of params.
@@ -16,11 +17,6 @@ const (
 	tableSchema = `"table":{"type":"string","minLength":1}`
 	keySchema   = `"key":{"type":"object","minProperties":1,"description":"the columns of a primary key or unique index"}`
 )
-
-// object returns a JSON Schema of an object with those properties.
-func object(required, properties string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%s],"properties":{%s}}`, required, properties))
-}
 
 // rowOrNull is the schema of one row that may be missing.
 var rowOrNull = json.RawMessage(`{"type":["object","null"]}`)
@@ -32,7 +28,7 @@ func (db *database) tools(cfg Config) []connector.Tool {
 		&reader{db, connector.Spec{
 			Name: "list", Effect: connector.List, Timeout: timeout,
 			Description: "Lists rows of a table: those that fit where, in the order of order_by (\"-column\" is descending), 100 if no limit is given.",
-			Params: object(`"table"`, tableSchema+`,
+			Params: native.Object(`"table"`, tableSchema+`,
 				"where":{"type":"object","description":"column: value, or column: {gt, gte, lt, lte, ne, in, like}"},
 				"columns":{"type":"array","items":{"type":"string"},"minItems":1,"uniqueItems":true},
 				"order_by":{"type":"array","items":{"type":"string"}},
@@ -43,13 +39,13 @@ func (db *database) tools(cfg Config) []connector.Tool {
 		&reader{db, connector.Spec{
 			Name: "getById", Effect: connector.Get, Timeout: timeout,
 			Description: "Reads the row with that primary key; null if there is none.",
-			Params:      object(`"table","id"`, tableSchema+`,"id":{"type":["string","number","boolean"]}`),
+			Params:      native.Object(`"table","id"`, tableSchema+`,"id":{"type":["string","number","boolean"]}`),
 			Result:      rowOrNull,
 		}, db.getByID},
 		&reader{db, connector.Spec{
 			Name: "getByUniqueKey", Effect: connector.Get, Timeout: timeout,
 			Description: "Reads the row with that unique key; null if there is none.",
-			Params:      object(`"table","key"`, tableSchema+","+keySchema),
+			Params:      native.Object(`"table","key"`, tableSchema+","+keySchema),
 			Result:      rowOrNull,
 		}, db.getByKey},
 	}
@@ -90,7 +86,7 @@ func (r *reader) Spec() connector.Spec { return r.spec }
 // Read performs the call.
 func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
 	var p readParams
-	if err := decode(params, &p); err != nil {
+	if err := native.Decode(params, &p); err != nil {
 		return nil, r.db.bad(r.spec.Name, err)
 	}
 	var out json.RawMessage
@@ -99,16 +95,6 @@ func (r *reader) Read(ctx context.Context, params json.RawMessage) (json.RawMess
 		return err
 	})
 	return out, err
-}
-
-// decode reads params strictly, so that a typo is an error.
-func decode(params json.RawMessage, into any) error {
-	d := json.NewDecoder(bytes.NewReader(params))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("params: %w", err)
-	}
-	return nil
 }
 
 // bad is the failure of a call that the script must change.

@@ -26,7 +26,6 @@ const (
 
 // Bounds.
 const (
-	maxResult    = 1 << 20
 	defaultLimit = 100
 	maxLimit     = 10_000
 	maxIdle      = 4 // connections

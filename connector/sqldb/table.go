@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/native"
 )
 
 // A table is what the catalog says about one.
@@ -176,8 +177,8 @@ func (db *database) rows(ctx context.Context, tool string, s session, q *stateme
 		if err != nil {
 			return err
 		}
-		if size += len(row) + 1; size > maxResult {
-			return db.failf(tool, keep.ClassLogic, "answer-too-large", "the rows are over %d bytes; ask for fewer, or for fewer columns", maxResult)
+		if size += len(row) + 1; size > native.MaxResult {
+			return db.failf(tool, keep.ClassLogic, "answer-too-large", "the rows are over %d bytes; ask for fewer, or for fewer columns", native.MaxResult)
 		}
 		out = append(out, row)
 		return nil

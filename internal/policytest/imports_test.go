@@ -57,6 +57,7 @@ llm                     timed  law/policy
 connector               timed  . law/ledger law/limit internal/schema internal/utf8json
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
+connector/internal/native timed . connector connector/internal/jsonval
 connector/internal/eml  timed  connector/internal/jsonval
 connector/once          timed  . connector/internal/...
 connector/files         timed  . law/ledger connector connector/internal/...

@@ -6,7 +6,7 @@ var boundsBreaks = []Break{
 	{"sender-fills-the-list", "bounded", "connector/internal/eml/parse.go",
 		`	if len(b.Name) <= maxMailboxText && len(b.Address) <= maxMailboxText {`, `	if true {`, "./connector/mail -run TestHugeSender"},
 	{"header-of-a-huge-mail-is-not-bounded", "bounded", "connector/mail/read.go",
-		`	m.Fit(maxResult - 64<<10)`, ``, "./connector/mail -run TestHugeMail"},
+		`	m.Fit(native.MaxResult - 64<<10)`, ``, "./connector/mail -run TestHugeMail"},
 	{"ready-without-asking-postgres", "explained", "store/postgres/postgres.go",
 		`StoreID(ctx context.Context) (string, error) {`, `StoreID(ctx context.Context) (string, error) {
 	if db.id != "" {
