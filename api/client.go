@@ -74,7 +74,7 @@ func (p *Problem) Unwrap() error {
 type call struct {
 	method string
 	path   []string // segments below Prefix
-	query  any      // a struct whose fields have the tag query; nil: none
+	query  any      // a struct whose fields have the tag query, or queries; nil: none
 	body   any      // nil: none
 	header http.Header
 	status *int // if not nil, where the status of a success goes
@@ -184,6 +184,10 @@ func segment(s string) string {
 
 // encode writes the fields of a query that are not zero.
 func encode(query any) url.Values {
+	all, several := query.(queries)
+	if !several {
+		all = queries{query}
+	}
 	out := url.Values{}
 	var add func(v reflect.Value)
 	add = func(v reflect.Value) {
@@ -202,7 +206,9 @@ func encode(query any) url.Values {
 			}
 		}
 	}
-	add(reflect.ValueOf(query))
+	for _, q := range all {
+		add(reflect.ValueOf(q))
+	}
 	return out
 }
 

@@ -13,6 +13,20 @@ func read[T any](ctx context.Context, c *Client, query any, path ...string) (T, 
 	return ask[T](ctx, c, call{method: http.MethodGet, path: path, query: query})
 }
 
+// readAll is read of a list that comes whole.
+func readAll[T any](ctx context.Context, c *Client, query any, path ...string) ([]T, error) {
+	p, err := read[Page[T]](ctx, c, query, path...)
+	return p.Items, err
+}
+
+// queries are the fields of several queries.
+type queries []any
+
+// inWorkflow is a query about one workflow; empty: about all.
+type inWorkflow struct {
+	Workflow keep.WorkflowName `query:"workflow"`
+}
+
 // Status returns what needs a person, what fails, and what is late.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return read[Status](ctx, c, nil, "status")
@@ -20,10 +34,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 
 // Runs returns a page of runs.
 func (c *Client) Runs(ctx context.Context, f RunQuery, p Paging) (Page[Run], error) {
-	return read[Page[Run]](ctx, c, struct {
-		RunQuery
-		Paging
-	}{f, p}, "runs")
+	return read[Page[Run]](ctx, c, queries{f, p}, "runs")
 }
 
 // Run returns one run.
@@ -38,10 +49,7 @@ func (c *Client) Logs(ctx context.Context, id keep.RunID) ([]LogLine, error) {
 
 // Mutations returns a page of the ledger.
 func (c *Client) Mutations(ctx context.Context, f MutationQuery, p Paging) (Page[Mutation], error) {
-	return read[Page[Mutation]](ctx, c, struct {
-		MutationQuery
-		Paging
-	}{f, p}, "mutations")
+	return read[Page[Mutation]](ctx, c, queries{f, p}, "mutations")
 }
 
 // Mutation returns one record with its history.
@@ -51,10 +59,7 @@ func (c *Client) Mutation(ctx context.Context, key keep.MutationKey) (Mutation, 
 
 // Inputs returns a page of inputs.
 func (c *Client) Inputs(ctx context.Context, f InputQuery, p Paging) (Page[Input], error) {
-	return read[Page[Input]](ctx, c, struct {
-		InputQuery
-		Paging
-	}{f, p}, "inputs")
+	return read[Page[Input]](ctx, c, queries{f, p}, "inputs")
 }
 
 // Input returns one input.
@@ -64,10 +69,7 @@ func (c *Client) Input(ctx context.Context, id keep.InputID) (Input, error) {
 
 // Items returns a page of items.
 func (c *Client) Items(ctx context.Context, f ItemQuery, p Paging) (Page[Item], error) {
-	return read[Page[Item]](ctx, c, struct {
-		ItemQuery
-		Paging
-	}{f, p}, "items")
+	return read[Page[Item]](ctx, c, queries{f, p}, "items")
 }
 
 // Item returns one item.
@@ -77,10 +79,7 @@ func (c *Client) Item(ctx context.Context, w keep.WorkflowName, id string) (Item
 
 // Escalations returns a page of questions with their answers.
 func (c *Client) Escalations(ctx context.Context, f EscalationQuery, p Paging) (Page[Answered], error) {
-	return read[Page[Answered]](ctx, c, struct {
-		EscalationQuery
-		Paging
-	}{f, p}, "escalations")
+	return read[Page[Answered]](ctx, c, queries{f, p}, "escalations")
 }
 
 // Escalation returns one question with its answer.
@@ -90,14 +89,12 @@ func (c *Client) Escalation(ctx context.Context, id keep.EscalationID) (Answered
 
 // Notices returns who was notified of a question.
 func (c *Client) Notices(ctx context.Context, id keep.EscalationID) ([]Notice, error) {
-	p, err := read[Page[Notice]](ctx, c, nil, "escalations", string(id), "notices")
-	return p.Items, err
+	return readAll[Notice](ctx, c, nil, "escalations", string(id), "notices")
 }
 
 // Workflows returns every workflow, by name.
 func (c *Client) Workflows(ctx context.Context) ([]Workflow, error) {
-	p, err := read[Page[Workflow]](ctx, c, nil, "workflows")
-	return p.Items, err
+	return readAll[Workflow](ctx, c, nil, "workflows")
 }
 
 // Workflow returns one workflow.
@@ -114,16 +111,12 @@ func (c *Client) WorkflowSource(ctx context.Context, w keep.WorkflowName) (Workf
 
 // Versions returns the versions of a workflow, newest first.
 func (c *Client) Versions(ctx context.Context, w keep.WorkflowName) ([]Version, error) {
-	p, err := read[Page[Version]](ctx, c, nil, "workflows", string(w), "versions")
-	return p.Items, err
+	return readAll[Version](ctx, c, nil, "workflows", string(w), "versions")
 }
 
 // Topics returns the counts of the topics of a workflow, or of all.
 func (c *Client) Topics(ctx context.Context, w keep.WorkflowName) ([]Topic, error) {
-	p, err := read[Page[Topic]](ctx, c, struct {
-		Workflow keep.WorkflowName `query:"workflow"`
-	}{w}, "topics")
-	return p.Items, err
+	return readAll[Topic](ctx, c, inWorkflow{w}, "topics")
 }
 
 // Topic returns one topic with the events that wait longest.
@@ -133,11 +126,7 @@ func (c *Client) Topic(ctx context.Context, w keep.WorkflowName, t keep.TopicNam
 
 // Events returns a page of the events of a workflow, or of all.
 func (c *Client) Events(ctx context.Context, w keep.WorkflowName, f EventQuery, p Paging) (Page[Event], error) {
-	return read[Page[Event]](ctx, c, struct {
-		Workflow keep.WorkflowName `query:"workflow"`
-		EventQuery
-		Paging
-	}{w, f, p}, "topics", "events")
+	return read[Page[Event]](ctx, c, queries{inWorkflow{w}, f, p}, "topics", "events")
 }
 
 // Event returns one event.
@@ -147,14 +136,12 @@ func (c *Client) Event(ctx context.Context, w keep.WorkflowName, t keep.TopicNam
 
 // Hosts returns the processes that share the database.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
-	p, err := read[Page[Host]](ctx, c, nil, "hosts")
-	return p.Items, err
+	return readAll[Host](ctx, c, nil, "hosts")
 }
 
 // Hooks returns the hooks with what came to them, sorted by name.
 func (c *Client) Hooks(ctx context.Context) ([]Hook, error) {
-	p, err := read[Page[Hook]](ctx, c, nil, "hooks")
-	return p.Items, err
+	return readAll[Hook](ctx, c, nil, "hooks")
 }
 
 // Host returns the host of that id or name.
@@ -164,10 +151,7 @@ func (c *Client) Host(ctx context.Context, name string) (Host, error) {
 
 // Keys returns a page of idempotency keys.
 func (c *Client) Keys(ctx context.Context, f KeyQuery, p Paging) (Page[idempotency.View], error) {
-	return read[Page[idempotency.View]](ctx, c, struct {
-		KeyQuery
-		KeyPaging
-	}{f, KeyPaging{p.Limit, p.Cursor}}, "keys")
+	return read[Page[idempotency.View]](ctx, c, queries{f, KeyPaging{p.Limit, p.Cursor}}, "keys")
 }
 
 // Key returns one idempotency key with its answer.
@@ -177,14 +161,12 @@ func (c *Client) Key(ctx context.Context, reference string) (idempotency.View, e
 
 // Tokens returns what is known of all tokens.
 func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
-	p, err := read[Page[Token]](ctx, c, nil, "tokens")
-	return p.Items, err
+	return readAll[Token](ctx, c, nil, "tokens")
 }
 
 // Grants returns what each workflow may do, by workflow.
 func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
-	p, err := read[Page[Grant]](ctx, c, nil, "grants")
-	return p.Items, err
+	return readAll[Grant](ctx, c, nil, "grants")
 }
 
 // Grant returns what a workflow may do, with what it might before.
@@ -194,8 +176,7 @@ func (c *Client) Grant(ctx context.Context, w keep.WorkflowName) (GrantDetail, e
 
 // Budgets returns the budgets, by name.
 func (c *Client) Budgets(ctx context.Context) ([]Budget, error) {
-	p, err := read[Page[Budget]](ctx, c, nil, "budgets")
-	return p.Items, err
+	return readAll[Budget](ctx, c, nil, "budgets")
 }
 
 // Budget returns a budget with what counts in it.

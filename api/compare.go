@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/api/access"
 )
 
 // A Comparer says what another version would have done otherwise.
@@ -85,23 +84,17 @@ const comparePath = "/workflows/{workflow}/compare"
 
 // compares registers what compares versions.
 func (s *Server) compares() {
-	op := s.operation(http.MethodPost, comparePath, "compare-versions",
-		"Say what another version would have done otherwise with the recorded runs of one; nothing is sent", access.Author)
-	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
-	register(s, op, func(ctx context.Context, in *compareInput) (*out[Comparison], error) {
+	check := func(in *compareInput) error {
 		if in.Body.Version == "" && in.Body.Script == nil {
-			return nil, problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "say what the runs are compared with: version, one of those that "+
+			return problemOf(http.StatusUnprocessableEntity, KindAmbiguous, "say what the runs are compared with: version, one of those that "+
 				Prefix+"/workflows/"+segment(string(in.Workflow))+"/versions lists, or script")
 		}
-		if s.cfg.Replayer == nil {
-			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
-		}
-		c, err := s.cfg.Replayer.Compare(ctx, in.Workflow, in.Body)
-		if err != nil {
-			return nil, s.problem(ctx, err)
-		}
-		return &out[Comparison]{c}, nil
-	})
+		return nil
+	}
+	shadow(s, comparePath, "compare-versions", "Say what another version would have done otherwise with the recorded runs of one; nothing is sent", check,
+		func(ctx context.Context, r Replayer, in *compareInput) (Comparison, error) {
+			return r.Compare(ctx, in.Workflow, in.Body)
+		})
 }
 
 type compareInput struct {

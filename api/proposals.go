@@ -380,8 +380,7 @@ type ProposalQuery struct {
 
 // Proposals returns the proposals that a query selects, newest first.
 func (c *Client) Proposals(ctx context.Context, q ProposalQuery) ([]Proposal, error) {
-	p, err := read[Page[Proposal]](ctx, c, q, "proposals")
-	return p.Items, err
+	return readAll[Proposal](ctx, c, q, "proposals")
 }
 
 // Proposal returns one proposal, with its script.

@@ -61,18 +61,31 @@ const replayPath = "/runs/{run}/replay"
 
 // replays registers what goes through runs again.
 func (s *Server) replays() {
-	op := s.operation(http.MethodPost, replayPath, "replay-run",
-		"Go through a run again with what it saw, and say where a script differs; nothing is sent", access.Author)
-	op.MaxBodyBytes, op.Parameters = maxScript, nil // it changes nothing
-	register(s, op, func(ctx context.Context, in *replayInput) (*out[Replay], error) {
-		if s.cfg.Replayer == nil {
-			return nil, s.problem(ctx, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs"))
+	shadow(s, replayPath, "replay-run", "Go through a run again with what it saw, and say where a script differs; nothing is sent", anything,
+		func(ctx context.Context, r Replayer, in *replayInput) (Replay, error) {
+			return r.Replay(ctx, in.Run, in.Body)
+		})
+}
+
+// anything is right.
+func anything[I any](*I) error { return nil }
+
+// shadow registers what goes through runs again. It is posted to, and changes nothing. Check says what is wrong with a request.
+func shadow[I, O any](s *Server, path, id, summary string, check func(*I) error, f func(context.Context, Replayer, *I) (O, error)) {
+	op := s.operation(http.MethodPost, path, id, summary, access.Author)
+	op.MaxBodyBytes, op.Parameters = maxScript, nil
+	register(s, op, func(ctx context.Context, in *I) (*out[O], error) {
+		if err := check(in); err != nil {
+			return nil, err
 		}
-		r, err := s.cfg.Replayer.Replay(ctx, in.Run, in.Body)
+		if s.cfg.Replayer == nil {
+			return nil, problemOf(http.StatusNotImplemented, KindUnsupported, "this host replays no runs")
+		}
+		v, err := f(ctx, s.cfg.Replayer, in)
 		if err != nil {
 			return nil, s.problem(ctx, err)
 		}
-		return &out[Replay]{r}, nil
+		return &out[O]{v}, nil
 	})
 }
 

@@ -67,7 +67,7 @@ var pageBreaks = []Break{
 	}
 	ids, err`, "./view -run TestFullIDOfAQuestion"},
 	{"test-shows-checkpoints", "permitted", "api/record.go",
-		`r.Checkpoint && !who.Role`, `false && !who.Role`, "./api -run TestRecordHidesCheckpoints"},
+		`test.Checkpoint && !who.Role`, `false && !who.Role`, "./api -run TestRecordHidesCheckpoints"},
 	{"proxy-speaks-for-the-server", "doubt-is-not-failure", "api/client.go",
 		`!ours && (res.StatusCode < 300 || res.StatusCode >= 500) {`, `false && !ours {`, "./api -run TestClientBehindAProxy"},
 	{"search-that-ends-early-is-all", "nothing-lost", "api/actions.go",
