@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store"
 )
 
 // maxNamed is the most things that one request may name (law: bounded).
@@ -256,20 +257,16 @@ func skippedOf(r operator.SkipResult) Skipped {
 	return Skipped{Skipped: r.Skipped, Aborted: list(r.Aborted), TooLate: r.TooLate, Finished: r.Finished}
 }
 
-// wouldSkip says what skipping events would do.
-func wouldSkip(events []keep.Event) Skipped {
-	out := Skipped{Preview: true, Aborted: []keep.RunID{}}
-	for _, e := range events {
-		switch {
-		case e.Free():
-			out.Skipped++
-		case e.Status == keep.EventPending:
-			out.InRun++
-		default:
-			out.Finished++
-		}
+// wouldSkip counts what skipping an event would do.
+func (s *Skipped) wouldSkip(e keep.Event) {
+	switch {
+	case e.Free():
+		s.Skipped++
+	case e.Status == keep.EventPending:
+		s.InRun++
+	default:
+		s.Finished++
 	}
-	return out
 }
 
 // skipInputs skips the inputs that are named, or all that a filter selects: all
@@ -329,31 +326,24 @@ func (s *Server) skipInputs(ctx context.Context, in *struct {
 // matching returns the newest inputs that a filter selects, as many as one request may change, and whether there are more. A page of a
 // search may have fewer than it could, and a next.
 func (s *Server) matching(ctx context.Context, f keep.InputFilter) (found []keep.Input, more bool, err error) {
-	for p := (keep.Page{Limit: maxNamed + 1}); ; {
-		list, next, err := s.cfg.Store.Inputs(ctx, f, p)
-		if found = append(found, list...); err != nil || next == "" || len(found) > maxNamed {
-			more = len(found) > maxNamed
-			return found[:min(len(found), maxNamed)], more, err
+	for in, err := range store.All(ctx, s.cfg.Store.Inputs, f, keep.Page{Limit: maxNamed + 1}) {
+		if err != nil || len(found) == maxNamed {
+			return found, err == nil, err
 		}
-		p.After = next
+		found = append(found, in)
 	}
+	return found, false, nil
 }
 
 // skipInput skips one input, or says what that would do.
 func (s *Server) skipInput(ctx context.Context, input keep.Input, skip func(context.Context, keep.WorkflowName, keep.InputID, keep.Decision) (operator.SkipResult, error), note string, preview bool) (Skipped, error) {
-	var res Skipped
+	res := Skipped{Preview: true, Aborted: []keep.RunID{}}
 	if preview {
-		res = wouldSkip(nil)
-		for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-			events, next, err := s.cfg.Store.Events(ctx, keep.EventFilter{Workflow: input.Workflow, Input: input.ID}, p)
+		for e, err := range store.All(ctx, s.cfg.Store.Events, keep.EventFilter{Workflow: input.Workflow, Input: input.ID}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 			if err != nil {
 				return res, err
 			}
-			some := wouldSkip(events)
-			res.Skipped, res.InRun, res.Finished = res.Skipped+some.Skipped, res.InRun+some.InRun, res.Finished+some.Finished
-			if p.After = next; next == "" {
-				break
-			}
+			res.wouldSkip(e)
 		}
 	} else {
 		done, err := skip(ctx, input.Workflow, input.ID, decision(ctx, keep.Skip, note))
@@ -379,15 +369,15 @@ func (s *Server) skipEvents(ctx context.Context, in *struct {
 		res, err := s.cfg.Actor.SkipEvents(ctx, in.Workflow, in.Topic, in.Body.IDs, decision(ctx, keep.Skip, in.Body.Note))
 		return skippedOf(res), err
 	}
-	var events []keep.Event
+	res := Skipped{Preview: true, Aborted: []keep.RunID{}}
 	for _, id := range once(in.Body.IDs) {
 		e, err := s.cfg.Store.Event(ctx, in.Workflow, in.Topic, id)
 		if err != nil {
 			return Skipped{}, err
 		}
-		events = append(events, e)
+		res.wouldSkip(e)
 	}
-	return wouldSkip(events), nil
+	return res, nil
 }
 
 // An itemsAction is a request to do something to items.

@@ -113,13 +113,13 @@ func (p *SkipPlan) find(ctx context.Context, s store.Inputs) error {
 
 // countPending counts what a list returns, a page at a time: counts of a text are bounded.
 func countPending(ctx context.Context, s store.Inputs, f keep.InputFilter) (n int, err error) {
-	for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		list, next, err := s.Inputs(ctx, f, p)
-		n += len(list)
-		if p.After = next; err != nil || next == "" {
-			return n, err
+	for _, err := range store.All(ctx, s.Inputs, f, keep.Page{Limit: keep.MaxPage, Bare: true}) {
+		if err != nil {
+			return 0, err
 		}
+		n++
 	}
+	return n, nil
 }
 
 // InputSkipper skips inputs of a workflow together, without those of which something was done again at that time or later;

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/schedule"
+	"github.com/keep-run/keep/store"
 )
 
 // A doubt about a call in an item is detached when it is not that of an open
@@ -28,20 +29,14 @@ func (a *actor) mayDetach() bool {
 func (a *actor) loadDetached(ctx context.Context) error {
 	a.detached = nil
 	for _, state := range lifecycle.Doubts() {
-		for page := (keep.Page{Limit: maxDetached + 1}); ; {
-			ms, next, err := a.e.store.Mutations(ctx, keep.MutationFilter{Workflow: a.name, State: state}, page)
+		for m, err := range store.All(ctx, a.e.store.Mutations, keep.MutationFilter{Workflow: a.name, State: state}, keep.Page{Limit: maxDetached + 1}) {
 			if err != nil {
 				return err
 			}
-			for _, m := range ms {
-				ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
-				if m.Item != "" && !ofOpen {
-					a.detached = append(a.detached, a.e.dueByTool(m))
-					a.e.meetKey(m)
-				}
-			}
-			if page.After = next; next == "" {
-				break
+			ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
+			if m.Item != "" && !ofOpen {
+				a.detached = append(a.detached, a.e.dueByTool(m))
+				a.e.meetKey(m)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/rename"
+	"github.com/keep-run/keep/store"
 )
 
 // The key of a call in an item is made of what the configuration calls it and of what it
@@ -144,34 +145,25 @@ func (h *scriptHost) readFormer(ctx context.Context) error {
 	if s.read || s.fresh {
 		return nil
 	}
-	store := h.x.e.store
-	page := keep.Page{Limit: keep.MaxPage, Bare: true}
-	for {
-		ms, next, err := store.Mutations(ctx, keep.MutationFilter{Workflow: h.x.a.name, Item: s.item.ID}, page)
+	for m, err := range store.All(ctx, h.x.e.store.Mutations, keep.MutationFilter{Workflow: h.x.a.name, Item: s.item.ID}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 		if err != nil {
 			return &storeError{err}
 		}
-		for _, m := range ms {
-			t := h.x.e.tools.known(m.Tool)
-			switch {
-			case m.Attempt != s.item.Attempt, !ledger.MayHaveHappened(m.State) && !m.Doubted:
-				continue // it did nothing
-			case t != nil && t.name == m.Tool && t.pinHash == m.PinHash && m.Attempts == 1:
-				continue // its key is today's; one that was sent again has that of the first time
-			}
-			whole, err := store.Mutation(ctx, m.Key)
-			if err != nil {
-				return &storeError{err}
-			}
-			if t != nil && h.keyToday(t, whole) == whole.Key {
-				continue
-			}
-			s.former = append(s.former, whole)
+		t := h.x.e.tools.known(m.Tool)
+		switch {
+		case m.Attempt != s.item.Attempt, !ledger.MayHaveHappened(m.State) && !m.Doubted:
+			continue // it did nothing
+		case t != nil && t.name == m.Tool && t.pinHash == m.PinHash && m.Attempts == 1:
+			continue // its key is today's; one that was sent again has that of the first time
 		}
-		if next == "" {
-			break
+		whole, err := h.x.e.store.Mutation(ctx, m.Key)
+		if err != nil {
+			return &storeError{err}
 		}
-		page.After = next
+		if t != nil && h.keyToday(t, whole) == whole.Key {
+			continue
+		}
+		s.former = append(s.former, whole)
 	}
 	s.read = true
 	return nil

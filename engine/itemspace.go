@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/store"
 )
 
 // Two jobs of a workflow do not share items: each has a name under which its items are
@@ -108,31 +109,24 @@ func wrapped(err error) error {
 // which that is known.
 func (h *scriptHost) workedOn(ctx context.Context, item, of string) (mine, known bool, err error) {
 	runs := make(map[keep.RunID]bool)
-	page := keep.Page{Limit: keep.MaxPage, Bare: true}
-	for {
-		ms, next, err := h.x.e.store.Mutations(ctx, keep.MutationFilter{Workflow: h.x.a.name, Item: item}, page)
+	for m, err := range store.All(ctx, h.x.e.store.Mutations, keep.MutationFilter{Workflow: h.x.a.name, Item: item}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 		if err != nil {
 			return false, false, &storeError{err}
 		}
-		for _, m := range ms {
-			if runs[m.Run] {
-				continue
-			}
-			runs[m.Run] = true
-			r, err := h.x.e.store.Run(ctx, m.Run)
-			switch {
-			case isNotFound(err):
-			case err != nil:
-				return false, false, &storeError{err}
-			case string(r.Handler) == of || r.Handler == h.x.run.Handler:
-				return true, true, nil
-			default:
-				known = true
-			}
+		if runs[m.Run] {
+			continue
 		}
-		if next == "" {
-			return false, known, nil
+		runs[m.Run] = true
+		r, err := h.x.e.store.Run(ctx, m.Run)
+		switch {
+		case isNotFound(err):
+		case err != nil:
+			return false, false, &storeError{err}
+		case string(r.Handler) == of || r.Handler == h.x.run.Handler:
+			return true, true, nil
+		default:
+			known = true
 		}
-		page.After = next
 	}
+	return false, known, nil
 }

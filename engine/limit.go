@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/limit"
+	"github.com/keep-run/keep/store"
 )
 
 // enter waits until the connection of t may be used by the run, for at most d then. The error is a failure if
@@ -303,21 +304,15 @@ func (x *execution) connectionQuestion(ctx context.Context, g *gate) (*keep.Esca
 // questions returns the open questions about the connection. There is one at most, but while
 // two hosts ask at once.
 func (g *gate) questions(ctx context.Context) (about []keep.Escalation, err error) {
-	page := keep.Page{Limit: keep.MaxPage}
-	for {
-		open, next, err := g.e.store.Escalations(ctx, keep.EscalationFilter{Open: true}, page)
+	for q, err := range store.All(ctx, g.e.store.Escalations, keep.EscalationFilter{Open: true}, keep.Page{Limit: keep.MaxPage}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range open {
-			if q.Kind == keep.AskConnection && q.Connection == g.name {
-				about = append(about, q)
-			}
-		}
-		if page.After = next; next == "" {
-			return about, nil
+		if q.Kind == keep.AskConnection && q.Connection == g.name {
+			about = append(about, q)
 		}
 	}
+	return about, nil
 }
 
 // asked notes that a person was asked about the connection. If the service answered meanwhile,

@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 	law "github.com/keep-run/keep/law/repair"
 	"github.com/keep-run/keep/operator"
+	"github.com/keep-run/keep/store"
 )
 
 // A Repairer writes scripts in the place of those that failed. *repair.Keeper is one.
@@ -203,20 +204,15 @@ func (m *mender) ours(w keep.WorkflowName) bool {
 
 // failed returns the workflows of this host that have runs which failed by logic.
 func (m *mender) failed(ctx context.Context) (names []keep.WorkflowName, err error) {
-	for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		list, next, err := m.h.store.Runs(ctx, keep.RunFilter{Status: keep.StatusLogic, Open: true}, p)
+	for r, err := range store.All(ctx, m.h.store.Runs, keep.RunFilter{Status: keep.StatusLogic, Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range list {
-			if lifecycle.NeedsScript(r) && !slices.Contains(names, r.Workflow) && m.ours(r.Workflow) {
-				names = append(names, r.Workflow)
-			}
-		}
-		if p.After = next; next == "" {
-			return names, nil
+		if lifecycle.NeedsScript(r) && !slices.Contains(names, r.Workflow) && m.ours(r.Workflow) {
+			names = append(names, r.Workflow)
 		}
 	}
+	return names, nil
 }
 
 // work settles the failures of a workflow.
@@ -283,34 +279,28 @@ func (m *mender) settle(ctx context.Context, w keep.WorkflowName) error {
 
 // waiting returns the runs of a workflow that failed by logic, oldest first.
 func (m *mender) waiting(ctx context.Context, w keep.WorkflowName) (out []keep.Run, err error) {
-	for p := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		list, next, err := m.h.store.Runs(ctx, keep.RunFilter{Workflow: w, Status: keep.StatusLogic, Open: true}, p)
+	for r, err := range store.All(ctx, m.h.store.Runs, keep.RunFilter{Workflow: w, Status: keep.StatusLogic, Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, slices.DeleteFunc(list, func(r keep.Run) bool { return !lifecycle.NeedsScript(r) })...)
-		if p.After = next; next == "" {
-			slices.SortFunc(out, func(a, b keep.Run) int { return cmp.Compare(a.ID, b.ID) })
-			return out, nil
+		if lifecycle.NeedsScript(r) {
+			out = append(out, r)
 		}
 	}
+	slices.SortFunc(out, func(a, b keep.Run) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
 }
 
 // asked returns the runs of a workflow about which a question is open.
 func (m *mender) asked(ctx context.Context, w keep.WorkflowName) (map[keep.RunID]bool, error) {
 	out := make(map[keep.RunID]bool)
-	for p := (keep.Page{Limit: keep.MaxPage}); ; {
-		list, next, err := m.h.store.Escalations(ctx, keep.EscalationFilter{Workflow: w, Open: true}, p)
+	for q, err := range store.All(ctx, m.h.store.Escalations, keep.EscalationFilter{Workflow: w, Open: true}, keep.Page{Limit: keep.MaxPage}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range list {
-			out[q.Run] = true
-		}
-		if p.After = next; next == "" {
-			return out, nil
-		}
+		out[q.Run] = true
 	}
+	return out, nil
 }
 
 // settleRun settles one failure. Others that are alike are then settled as well if together is true.

@@ -11,6 +11,7 @@ import (
 	law "github.com/keep-run/keep/law/account"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // SettleAccounts makes questions and runs fit the accounts that there are: it asks about
@@ -72,20 +73,15 @@ func (o *Operator) askedReconnect(ctx context.Context) (ids []keep.EscalationID,
 	if err != nil || counts[keep.AskReconnect] == 0 {
 		return nil, err
 	}
-	for p := (keep.Page{Limit: 500}); ; {
-		list, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+	for q, err := range store.All(ctx, o.store.Escalations, keep.EscalationFilter{Open: true}, keep.Page{Limit: 500}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range list {
-			if q.Kind == keep.AskReconnect {
-				ids = append(ids, q.ID)
-			}
-		}
-		if p.After = next; next == "" {
-			return ids, nil
+		if q.Kind == keep.AskReconnect {
+			ids = append(ids, q.ID)
 		}
 	}
+	return ids, nil
 }
 
 // closeReconnected closes the questions about what the accounts do not hold any more: something else was connected or
@@ -108,27 +104,22 @@ func (o *Operator) closeReconnected(ctx context.Context, asked []keep.Escalation
 // its account holds now: so they are read once more after a run that is about to continue.
 func (o *Operator) continueRuns(ctx context.Context, accounts map[string]keep.Account, read func(context.Context) ([]keep.Account, error)) error {
 	filter := keep.RunFilter{Status: keep.StatusPerson, Open: true}
-	for p := (keep.Page{Limit: 500, Bare: true}); ; {
-		list, next, err := o.store.Runs(ctx, filter, p)
+	for r, err := range store.All(ctx, o.store.Runs, filter, keep.Page{Limit: 500, Bare: true}) {
 		if err != nil {
 			return err
 		}
-		for _, r := range list {
-			if !o.reconnects(r, accounts) {
-				continue
-			}
-			still := func(r keep.Run) (bool, error) {
-				now, err := accountsByName(ctx, read)
-				return err == nil && o.reconnects(r, now), err
-			}
-			if err := o.continueRun(ctx, r.ID, still); err != nil {
-				return fmt.Errorf("continue run %s: %w", r.ID, err)
-			}
+		if !o.reconnects(r, accounts) {
+			continue
 		}
-		if p.After = next; next == "" {
-			return nil
+		still := func(r keep.Run) (bool, error) {
+			now, err := accountsByName(ctx, read)
+			return err == nil && o.reconnects(r, now), err
+		}
+		if err := o.continueRun(ctx, r.ID, still); err != nil {
+			return fmt.Errorf("continue run %s: %w", r.ID, err)
 		}
 	}
+	return nil
 }
 
 // replaced reports whether secrets that were refused are others now. The host that has the
@@ -177,21 +168,15 @@ func (o *Operator) continueLookups(ctx context.Context, accounts map[string]keep
 		return err == nil && another(m, now), err
 	}
 	for _, state := range lifecycle.Doubts() {
-		for p := (keep.Page{Limit: 500}); ; {
-			list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: state}, p)
+		for m, err := range store.All(ctx, o.store.Mutations, keep.MutationFilter{State: state}, keep.Page{Limit: 500}) {
 			if err != nil {
 				return err
 			}
-			for _, m := range list {
-				if !ledger.Refused(m.Error) || !another(m, accounts) {
-					continue
-				}
-				if err := o.continueLookup(ctx, m.Key, still); err != nil {
-					return fmt.Errorf("ask about %s: %w", m.Key, err)
-				}
+			if !ledger.Refused(m.Error) || !another(m, accounts) {
+				continue
 			}
-			if p.After = next; next == "" {
-				break
+			if err := o.continueLookup(ctx, m.Key, still); err != nil {
+				return fmt.Errorf("ask about %s: %w", m.Key, err)
 			}
 		}
 	}
@@ -205,23 +190,18 @@ func (o *Operator) decideUser(ctx context.Context, q keep.Escalation, d keep.Dec
 	if err := o.commit(ctx, "", 0, d.At, keep.CloseEscalation{ID: q.ID, Decision: &d}); err != nil {
 		return err
 	}
-	for p := (keep.Page{Limit: 500}); ; {
-		list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: keep.NeedsReconcile}, p)
+	for m, err := range store.All(ctx, o.store.Mutations, keep.MutationFilter{State: keep.NeedsReconcile}, keep.Page{Limit: 500}) {
 		if err != nil {
 			return err
 		}
-		for _, m := range list {
-			if !ledger.AsksForUser(m.Error) {
-				continue
-			}
-			if err := o.continueLookup(ctx, m.Key, func(keep.Mutation) (bool, error) { return true, nil }); err != nil {
-				return fmt.Errorf("ask about %s: %w", m.Key, err)
-			}
+		if !ledger.AsksForUser(m.Error) {
+			continue
 		}
-		if p.After = next; next == "" {
-			return nil
+		if err := o.continueLookup(ctx, m.Key, func(keep.Mutation) (bool, error) { return true, nil }); err != nil {
+			return fmt.Errorf("ask about %s: %w", m.Key, err)
 		}
 	}
+	return nil
 }
 
 // SettleUsers withdraws the questions whether an account or a secret is of the same user for whose answer no call in doubt
@@ -233,27 +213,22 @@ func (o *Operator) SettleUsers(ctx context.Context) error {
 	if err != nil || counts[keep.AskPermission] == 0 {
 		return err
 	}
-	for p := (keep.Page{Limit: 500}); ; {
-		list, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+	for q, err := range store.All(ctx, o.store.Escalations, keep.EscalationFilter{Open: true}, keep.Page{Limit: 500}) {
 		if err != nil {
 			return err
 		}
-		asked = append(asked, slices.DeleteFunc(list, func(q keep.Escalation) bool { return !law.IsUserQuestion(q) })...)
-		if p.After = next; next == "" {
-			break
+		if law.IsUserQuestion(q) {
+			asked = append(asked, q)
 		}
 	}
-	for p := (keep.Page{Limit: 500}); len(asked) > 0; {
-		list, next, err := o.store.Mutations(ctx, keep.MutationFilter{State: keep.NeedsReconcile}, p)
+	if len(asked) == 0 {
+		return nil
+	}
+	for m, err := range store.All(ctx, o.store.Mutations, keep.MutationFilter{State: keep.NeedsReconcile}, keep.Page{Limit: 500}) {
 		if err != nil {
 			return err
 		}
-		for _, m := range list {
-			asked = slices.DeleteFunc(asked, func(q keep.Escalation) bool { return law.Awaits(m, q) })
-		}
-		if p.After = next; next == "" {
-			break
-		}
+		asked = slices.DeleteFunc(asked, func(q keep.Escalation) bool { return law.Awaits(m, q) })
 	}
 	for _, q := range asked {
 		err := o.commit(ctx, "", 0, o.now(), keep.CloseEscalation{ID: q.ID})

@@ -9,6 +9,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/breaker"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // closeBreaker lets calls of a tool through again. The row comes before the answer: if the process
@@ -45,37 +46,32 @@ func (o *Operator) closeBreaker(ctx context.Context, q keep.Escalation, d keep.D
 // stopped if nobody did: the process that stopped them may have died before. Any host may do it at any time.
 func (o *Operator) SettleBreakers(ctx context.Context) error {
 	seen := make(map[keep.ToolName]bool) // whether its calls are stopped
-	for p := (keep.Page{Limit: 500, Bare: true}); ; {
-		list, next, err := o.store.Runs(ctx, keep.RunFilter{Status: keep.StatusPerson, Open: true}, p)
+	for r, err := range store.All(ctx, o.store.Runs, keep.RunFilter{Status: keep.StatusPerson, Open: true}, keep.Page{Limit: 500, Bare: true}) {
 		if err != nil {
 			return err
 		}
-		for _, r := range list {
-			if !lifecycle.Stopped(r) || !r.RetryAt.IsZero() {
-				continue
-			}
-			is, known := seen[r.Error.Tool]
-			if !known {
-				s, _, err := o.breaker(ctx, r.Error.Tool)
-				if is = s.Open != nil; is && err == nil {
-					err = o.askAboutBreaker(ctx, r, s)
-				}
-				if err != nil {
-					return err
-				}
-				seen[r.Error.Tool] = is
-			}
-			if is {
-				continue
-			}
-			if err := o.continueRun(ctx, r.ID, func(r keep.Run) (bool, error) { return lifecycle.Stopped(r), nil }); err != nil {
-				return fmt.Errorf("continue run %s: %w", r.ID, err)
-			}
+		if !lifecycle.Stopped(r) || !r.RetryAt.IsZero() {
+			continue
 		}
-		if p.After = next; next == "" {
-			return nil
+		is, known := seen[r.Error.Tool]
+		if !known {
+			s, _, err := o.breaker(ctx, r.Error.Tool)
+			if is = s.Open != nil; is && err == nil {
+				err = o.askAboutBreaker(ctx, r, s)
+			}
+			if err != nil {
+				return err
+			}
+			seen[r.Error.Tool] = is
+		}
+		if is {
+			continue
+		}
+		if err := o.continueRun(ctx, r.ID, func(r keep.Run) (bool, error) { return lifecycle.Stopped(r), nil }); err != nil {
+			return fmt.Errorf("continue run %s: %w", r.ID, err)
 		}
 	}
+	return nil
 }
 
 // askAboutBreaker asks about the tool for which r waits, unless somebody did.

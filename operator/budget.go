@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // decideBudget records the answer to a question about a budget. Stop leaves the question open. A limit is noted
@@ -172,50 +173,40 @@ func (o *Operator) ruleChanged(r keep.Run) bool {
 func (o *Operator) settleBudgets(ctx context.Context, changed func(keep.Run) bool) error {
 	filter := keep.RunFilter{Status: keep.StatusApproval, Open: true}
 	var asked map[string]bool
-	for p := (keep.Page{Limit: 500, Bare: true}); ; {
-		list, next, err := o.store.Runs(ctx, filter, p)
+	for r, err := range store.All(ctx, o.store.Runs, filter, keep.Page{Limit: 500, Bare: true}) {
 		if err != nil {
 			return err
 		}
-		for _, r := range list {
-			if !lifecycle.OverBudget(r) {
-				continue
-			}
-			if asked == nil {
-				if asked, err = o.askedBudgets(ctx); err != nil {
-					return err
-				}
-			}
-			if asked[r.Error.Budget] && !changed(r) {
-				continue
-			}
-			if err := o.continueSpending(ctx, r.ID); err != nil {
-				return fmt.Errorf("continue run %s: %w", r.ID, err)
+		if !lifecycle.OverBudget(r) {
+			continue
+		}
+		if asked == nil {
+			if asked, err = o.askedBudgets(ctx); err != nil {
+				return err
 			}
 		}
-		if p.After = next; next == "" {
-			return nil
+		if asked[r.Error.Budget] && !changed(r) {
+			continue
+		}
+		if err := o.continueSpending(ctx, r.ID); err != nil {
+			return fmt.Errorf("continue run %s: %w", r.ID, err)
 		}
 	}
+	return nil
 }
 
 // askedBudgets returns the budgets about which a question is open.
 func (o *Operator) askedBudgets(ctx context.Context) (map[string]bool, error) {
 	asked := make(map[string]bool)
-	for p := (keep.Page{Limit: 500}); ; {
-		list, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
+	for q, err := range store.All(ctx, o.store.Escalations, keep.EscalationFilter{Open: true}, keep.Page{Limit: 500}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range list {
-			if q.Kind == keep.AskBudget {
-				asked[q.Budget] = true
-			}
-		}
-		if p.After = next; next == "" {
-			return asked, nil
+		if q.Kind == keep.AskBudget {
+			asked[q.Budget] = true
 		}
 	}
+	return asked, nil
 }
 
 // continueSpending plans the next attempt of a run that waits for a budget. That somebody else

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // An ItemError is returned when an item is not in a state that the action needs.
@@ -150,20 +151,15 @@ func (o *Operator) inDoubt(ctx context.Context, it keep.Item, action keep.Action
 
 // eachCall goes through the records of an item, up to the first error.
 func (o *Operator) eachCall(ctx context.Context, it keep.Item, look func(keep.Mutation) error) error {
-	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		ms, next, err := o.store.Mutations(ctx, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, page)
+	for m, err := range store.All(ctx, o.store.Mutations, keep.MutationFilter{Workflow: it.Workflow, Item: it.ID}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 		if err != nil {
 			return err
 		}
-		for _, m := range ms {
-			if err := look(m); err != nil {
-				return err
-			}
-		}
-		if page.After = next; next == "" {
-			return nil
+		if err := look(m); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // decideItem answers the open question about an item.
@@ -180,20 +176,15 @@ func (o *Operator) decideItem(ctx context.Context, it keep.Item, d keep.Decision
 
 // itemQuestion returns the open question about an item; zero: there is none.
 func (o *Operator) itemQuestion(ctx context.Context, it keep.Item) (keep.Escalation, error) {
-	for page := (keep.Page{Limit: keep.MaxPage}); ; {
-		qs, next, err := o.store.Escalations(ctx, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, page)
+	for q, err := range store.All(ctx, o.store.Escalations, keep.EscalationFilter{Workflow: it.Workflow, Open: true}, keep.Page{Limit: keep.MaxPage}) {
 		if err != nil {
 			return keep.Escalation{}, err
 		}
-		for _, q := range qs {
-			if q.Item == it.ID {
-				return q, nil
-			}
-		}
-		if page.After = next; next == "" {
-			return keep.Escalation{}, nil
+		if q.Item == it.ID {
+			return q, nil
 		}
 	}
+	return keep.Escalation{}, nil
 }
 
 // putItem commits what a person decided about an item of which no question is open.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // A SkipResult says what became of the events that a person skipped.
@@ -146,16 +147,13 @@ func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.I
 
 // causedBy returns every event that an input caused.
 func (o *Operator) causedBy(ctx context.Context, w keep.WorkflowName, id keep.InputID) (events []keep.Event, err error) {
-	for page := (keep.Page{Limit: 1000, Bare: true}); ; {
-		some, next, err := o.store.Events(ctx, keep.EventFilter{Workflow: w, Input: id}, page)
+	for ev, err := range store.All(ctx, o.store.Events, keep.EventFilter{Workflow: w, Input: id}, keep.Page{Limit: 1000, Bare: true}) {
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, some...)
-		if page.After = next; next == "" {
-			return events, nil
-		}
+		events = append(events, ev)
 	}
+	return events, nil
 }
 
 // maxTries is how often a decision is tried while what it is about changes between its

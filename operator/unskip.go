@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/lifecycle"
+	"github.com/keep-run/keep/store"
 )
 
 // A SkipKept is the skip of an event that cannot be undone.
@@ -156,15 +157,11 @@ func (o *Operator) canUnskip(ctx context.Context, ev keep.Event) (string, error)
 		return lifecycle.CanUnskip(ev, nil, nil), nil
 	}
 	var chain []keep.Run
-	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; {
-		runs, next, err := o.store.Runs(ctx, keep.RunFilter{Workflow: ev.Workflow, Chain: ev.ReservedBy}, page)
+	for r, err := range store.All(ctx, o.store.Runs, keep.RunFilter{Workflow: ev.Workflow, Chain: ev.ReservedBy}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 		if err != nil {
 			return "", err
 		}
-		chain = append(chain, runs...)
-		if page.After = next; next == "" {
-			break
-		}
+		chain = append(chain, r)
 	}
 	if len(chain) == 0 { // it was swept meanwhile
 		return "", fmt.Errorf("chain %s of event %s: %w", ev.ReservedBy, ev.MessageID, keep.ErrStale)

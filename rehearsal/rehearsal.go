@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/schedule"
 	"github.com/keep-run/keep/script/sandbox"
+	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
 )
 
@@ -225,9 +226,7 @@ func skip(ctx context.Context, h *host.Host, db *memory.Store, skips func(keep.M
 	if skips == nil {
 		return false, nil
 	}
-	asked, err := whole(func(p keep.Page) ([]keep.Escalation, string, error) {
-		return db.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
-	})
+	asked, err := whole(ctx, db.Escalations, keep.EscalationFilter{Open: true})
 	for _, q := range asked {
 		if err != nil || !q.AboutDoubt() {
 			continue
@@ -336,30 +335,24 @@ const given keep.Publisher = "rehearsal:given"
 func collect(ctx context.Context, db *memory.Store) (*Result, error) {
 	r := &Result{}
 	var errs [5]error
-	r.Runs, errs[0] = whole(func(p keep.Page) ([]keep.Run, string, error) { return db.Runs(ctx, keep.RunFilter{}, p) })
-	r.Mutations, errs[1] = whole(func(p keep.Page) ([]keep.Mutation, string, error) { return db.Mutations(ctx, keep.MutationFilter{}, p) })
-	r.Events, errs[2] = whole(func(p keep.Page) ([]keep.Event, string, error) { return db.Events(ctx, keep.EventFilter{}, p) })
-	r.Items, errs[3] = whole(func(p keep.Page) ([]keep.Item, string, error) { return db.Items(ctx, keep.ItemFilter{}, p) })
-	r.Questions, errs[4] = whole(func(p keep.Page) ([]keep.Escalation, string, error) {
-		return db.Escalations(ctx, keep.EscalationFilter{Open: true}, p)
-	})
+	r.Runs, errs[0] = whole(ctx, db.Runs, keep.RunFilter{})
+	r.Mutations, errs[1] = whole(ctx, db.Mutations, keep.MutationFilter{})
+	r.Events, errs[2] = whole(ctx, db.Events, keep.EventFilter{})
+	r.Items, errs[3] = whole(ctx, db.Items, keep.ItemFilter{})
+	r.Questions, errs[4] = whole(ctx, db.Escalations, keep.EscalationFilter{Open: true})
 	r.Events = slices.DeleteFunc(r.Events, func(e keep.Event) bool { return e.CreatedBy == given })
 	return r, errors.Join(errs[:]...)
 }
 
 // whole reads a list to its end, and returns it in the order of making.
-func whole[T any](list func(keep.Page) ([]T, string, error)) ([]T, error) {
+func whole[F, T any](ctx context.Context, list func(context.Context, F, keep.Page) ([]T, string, error), filter F) ([]T, error) {
 	var all []T
-	for p := (keep.Page{Limit: keep.MaxPage}); ; {
-		rows, next, err := list(p)
+	for v, err := range store.All(ctx, list, filter, keep.Page{Limit: keep.MaxPage}) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, rows...)
-		if next == "" {
-			slices.Reverse(all)
-			return all, nil
-		}
-		p.After = next
+		all = append(all, v)
 	}
+	slices.Reverse(all)
+	return all, nil
 }

@@ -132,13 +132,15 @@ func askUsers(ctx context.Context, s Store, runs []*Run) error {
 
 // userQuestions returns the open questions about users, of which there are few. There may be many others of their kind.
 func userQuestions(ctx context.Context, s Store) (asked []keep.Escalation, err error) {
-	for p := (keep.Page{Limit: MaxQuestions}); ; {
-		all, next, err := s.Escalations(ctx, keep.EscalationFilter{Kind: keep.AskPermission, Open: true}, p)
-		asked = append(asked, slices.DeleteFunc(all, func(q keep.Escalation) bool { return !account.IsUserQuestion(q) })...)
-		if p.After = next; err != nil || next == "" {
-			return asked, err
+	for q, err := range store.All(ctx, s.Escalations, keep.EscalationFilter{Kind: keep.AskPermission, Open: true}, keep.Page{Limit: MaxQuestions}) {
+		if err != nil {
+			return nil, err
+		}
+		if account.IsUserQuestion(q) {
+			asked = append(asked, q)
 		}
 	}
+	return asked, nil
 }
 
 // bySubject returns the questions that several runs may wait for.

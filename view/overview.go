@@ -266,17 +266,14 @@ func doubts(ctx context.Context, s Store, st *Situation) ([]keep.Mutation, error
 	var out []keep.Mutation
 	for _, state := range lifecycle.Doubts() {
 		found := 0
-		for p := (keep.Page{Limit: MaxQuestions, Bare: true}); found < MaxQuestions; {
-			ms, next, err := s.Mutations(ctx, keep.MutationFilter{State: state}, p)
+		for m, err := range store.All(ctx, s.Mutations, keep.MutationFilter{State: state}, keep.Page{Limit: MaxQuestions, Bare: true}) {
 			if err != nil {
 				return nil, err
 			}
-			ms = slices.DeleteFunc(ms, func(m keep.Mutation) bool {
-				return m.Item == "" || slices.ContainsFunc(st.Runs[m.Workflow], func(r *Run) bool { return r.Mutation == m.Key })
-			})
-			ms = ms[:min(len(ms), MaxQuestions-found)]
-			out, found = append(out, ms...), found+len(ms)
-			if p.After = next; next == "" {
+			if m.Item == "" || slices.ContainsFunc(st.Runs[m.Workflow], func(r *Run) bool { return r.Mutation == m.Key }) {
+				continue
+			}
+			if out, found = append(out, m), found+1; found == MaxQuestions {
 				break
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/approval"
+	"github.com/keep-run/keep/store"
 )
 
 // togetherData is questions that are alike, each with what it is about.
@@ -67,17 +68,15 @@ func (s *site) together(r *http.Request) (page, error) {
 // approvals reads the newest of the open approvals that are asked for: one more than are answered together tells that there are more.
 func (s *site) approvals(ctx context.Context, d togetherData) ([]card, error) {
 	var cards []card
-	for p := (keep.Page{Limit: 1000}); ; {
-		open, next, err := s.cfg.Store.Escalations(ctx, keep.EscalationFilter{Workflow: d.Workflow, Kind: keep.AskApproval, Open: true}, p)
-		for _, e := range open {
-			if e.Approval != nil && (d.Tool == "" || e.Approval.Tool == d.Tool) && len(cards) <= mostTogether {
-				cards = append(cards, cardOf(e))
-			}
-		}
-		if p.After = next; err != nil || next == "" || len(cards) > mostTogether {
+	for e, err := range store.All(ctx, s.cfg.Store.Escalations, keep.EscalationFilter{Workflow: d.Workflow, Kind: keep.AskApproval, Open: true}, keep.Page{Limit: 1000}) {
+		if err != nil || len(cards) > mostTogether {
 			return cards, err
 		}
+		if e.Approval != nil && (d.Tool == "" || e.Approval.Tool == d.Tool) {
+			cards = append(cards, cardOf(e))
+		}
 	}
+	return cards, nil
 }
 
 // inCommon returns the actions that all questions offer, and that need nothing but a press for one of them at least: of

@@ -23,6 +23,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/law/given"
 	"github.com/keep-run/keep/rehearsal/plan"
+	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
 )
 
@@ -270,18 +271,12 @@ func (p *planner) causedBy(ctx context.Context, db database.DB, cfg *plan.Config
 		return err
 	}
 	of := make(map[int64]bool)
-	for page := (keep.Page{Limit: keep.MaxPage, Bare: true}); ; { // without payloads
-		events, next, err := db.Events(ctx, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, page)
+	for e, err := range store.All(ctx, db.Events, keep.EventFilter{Workflow: in.Workflow, Input: in.ID}, keep.Page{Limit: keep.MaxPage, Bare: true}) { // without payloads
 		if err != nil {
 			return err
 		}
 		// By number and not by message id: topics may have the same one.
-		for _, e := range events {
-			of[e.Seq] = true
-		}
-		if page.After = next; next == "" {
-			break
-		}
+		of[e.Seq] = true
 	}
 	cfg.Take = func(e keep.Event) bool { return e.Workflow == in.Workflow && of[e.Seq] }
 	return nil

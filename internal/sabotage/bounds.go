@@ -385,8 +385,8 @@ var boundsBreaks = []Break{
 		`return []keep.Change{keep.OpenEscalation{Escalation: breaker.Question(t.name, next, x.a.name, x.run.ID, x.e.Now())}}, nil`, `return nil, nil`, "./engine -run TestBreaker$"},
 	{"stopped-runs-wait-forever", "explained", "operator/breaker.go",
 		`if is {
-				continue`, `if true {
-				continue`, "./engine -run TestBreaker$"},
+			continue`, `if true {
+			continue`, "./engine -run TestBreaker$"},
 	{"breaker-closes-with-its-run", "explained", "breaker.go",
 		`return k == AskConnection || k == AskBreaker`, `return k == AskConnection`, "./internal/simtest -run TestSeeds$"},
 

@@ -70,8 +70,8 @@ var pageBreaks = []Break{
 		`test.Checkpoint && !who.Role`, `false && !who.Role`, "./api -run TestRecordHidesCheckpoints"},
 	{"proxy-speaks-for-the-server", "doubt-is-not-failure", "api/client.go",
 		`!ours && (res.StatusCode < 300 || res.StatusCode >= 500) {`, `false && !ours {`, "./api -run TestClientBehindAProxy"},
-	{"search-that-ends-early-is-all", "nothing-lost", "api/actions.go",
-		`err != nil || next == "" || len(found) > maxNamed {`, `true {`, "./api -run TestSkipOfASearchThatEndsEarly"},
+	{"search-that-ends-early-is-all", "nothing-lost", "store/all.go",
+		`if p.After = next; next == "" {`, `if p.After = next; true {`, "./api -run TestSkipOfASearchThatEndsEarly"},
 	{"stream-begins-nowhere", "nothing-lost", "api/stream.go",
 		`hello = ": keep\nid: " + after + "\n\n"`, `hello = ": keep\nid:  \n\n"`, "./api -run TestFollowCutAtOnce"},
 	{"item-named-twice-is-done-twice", "once", "api/actions.go",
@@ -80,7 +80,7 @@ var pageBreaks = []Break{
 		it, err`, "./api -run TestItemNamedTwice"},
 	{"event-named-twice-is-two", "explained", "operator/skip.go",
 		`seen[id], out = true, append(out, id)`, `out = append(out, id)`, "./api -run TestEventNamedTwice"},
-	{"preview-of-a-page", "explained", "api/actions.go",
+	{"preview-of-a-page", "explained", "store/all.go",
 		`if p.After = next; next == "" {`, `if p.After = next; true {`, "./api -run TestPreviewOfAnInputWithManyEvents"},
 	{"stop-is-repeated", "explained", "api/once.go",
 		`in.Action != keep.Stop`, `true`, "./api -run TestStopIsRepeatedAsAPause"},
@@ -130,17 +130,8 @@ var pageBreaks = []Break{
 		`if err == nil && attempt != 0 && ev.Attempt() != attempt {`, `if false {`, "./web -run TestSkipIsUndoneOfTheAttemptThatWasShown"},
 	{"page-revokes-whichever-account-is-there", "nothing-lost", "web/accounts.go",
 		`s.cfg.Accounts.Revoke(r.Context(), a.Name, a.Connected)`, `s.cfg.Accounts.Revoke(r.Context(), a.Name, time.Time{})`, "./web -run TestSecretAndAccountAreReplacedAsTheyWereShown"},
-	{"doubts-behind-many-are-not-looked-for", "explained", "view/overview.go",
-		`			if p.After = next; next == "" {
-				break
-			}
-		}
-	}
-	return out, nil`, `			p.After = next
-			break
-		}
-	}
-	return out, nil`, "./view -run TestDoubtsBehindMany"},
+	{"doubts-behind-many-are-not-looked-for", "explained", "store/all.go",
+		`if p.After = next; next == "" {`, `if p.After = next; true {`, "./view -run TestDoubtsBehindMany"},
 	{"formula-behind-a-semicolon-is-run", "no-ambient-power", "web/export.go",
 		`begins = strings.IndexByte(";\t\r\n", s[i]) >= 0 || begins && s[i] == '"'`, `begins = false`, "./web -run TestExportHasNoFormulas"},
 	{"export-outlives-its-right", "permitted", "web/export.go",
@@ -159,10 +150,8 @@ var pageBreaks = []Break{
 		`{{$d.Method}} {{$d.Path}}`, `{{$d.Method}} {{cut 300 $d.Path}}`, "./web -run TestKeys$"},
 	{"skip-all-takes-what-was-done-again", "nothing-lost", "operator/skip_inputs.go",
 		`n > 0 && !ev.Redone[n-1].At.Before(at) {`, `n > 99 && !ev.Redone[n-1].At.Before(at) {`, "./api -run TestSkipAllLeavesWhatWasDoneAgain"},
-	{"user-question-behind-many-is-none", "explained", "view/asked.go",
-		`if p.After = next; err != nil || next == "" {
-			return asked, err`, `if p.After = next; true {
-			return asked, err`, "./view -run TestUserQuestionBehindMany"},
+	{"user-question-behind-many-is-none", "explained", "store/all.go",
+		`if p.After = next; next == "" {`, `if p.After = next; true {`, "./view -run TestUserQuestionBehindMany"},
 	{"list-answers-no-question-with-a-hidden-character", "explained", "web/template/page/together.html",
 		`name="id" value="{{typed .ID}}"`, `name="id" value="{{.ID}}"`, "./web -run TestQuestionAboutAToolOfAnyName"},
 	{"old-page-ends-another-pause", "permitted", "web/workflow.go",

@@ -214,36 +214,31 @@ func each(ctx context.Context, cfg Config, yield func(Run) bool) error {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, errTime)
 	defer stop()
 	c := &comparer{cfg: cfg, replays: rp}
-	filter, page := keep.RunFilter{Workflow: cfg.Workflow, Made: keep.Period{Since: since}}, keep.Page{Limit: pageSize, Bare: true}
-	for {
-		list, next, err := cfg.Store.Runs(ctx, filter, page)
+	filter := keep.RunFilter{Workflow: cfg.Workflow, Made: keep.Period{Since: since}}
+	for run, err := range store.All(ctx, cfg.Store.Runs, filter, keep.Page{Limit: pageSize, Bare: true}) {
 		if err != nil {
 			return orCause(ctx, err)
 		}
-		for _, run := range list {
-			if takes, err := c.takes(ctx, run); err != nil {
-				return orCause(ctx, err)
-			} else if !takes {
-				continue
-			}
-			if left--; left < 0 {
-				return errOlder
-			}
-			r, err := c.compare(ctx, run)
-			if isNotFound(err) {
-				continue // it was deleted meanwhile
-			}
-			if err != nil {
-				return orCause(ctx, err)
-			}
-			if !yield(r) {
-				return errEnough
-			}
+		if takes, err := c.takes(ctx, run); err != nil {
+			return orCause(ctx, err)
+		} else if !takes {
+			continue
 		}
-		if page.After = next; next == "" {
-			return nil
+		if left--; left < 0 {
+			return errOlder
+		}
+		r, err := c.compare(ctx, run)
+		if isNotFound(err) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return orCause(ctx, err)
+		}
+		if !yield(r) {
+			return errEnough
 		}
 	}
+	return nil
 }
 
 // pageSize is how many runs are read at once.

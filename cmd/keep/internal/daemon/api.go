@@ -71,23 +71,19 @@ func UnknownKeys(s idempotency.Store) func(context.Context) ([]notify.Key, error
 	}
 	keys := idempotency.NewKeys(s)
 	return func(ctx context.Context) (list []notify.Key, err error) {
-		for p := (keep.Page{Limit: 1000}); len(list) < idempotency.MaxUnknown; {
-			views, next, err := keys.List(ctx, key.Filter{State: key.Unknown}, p)
+		for v, err := range store.All(ctx, keys.List, key.Filter{State: key.Unknown}, keep.Page{Limit: 1000}) {
 			if err != nil {
 				return nil, err
 			}
-			for _, v := range views {
-				k := notify.Key{ID: v.Reference, At: v.UpdatedAt}
-				if v.UnknownFrom != nil {
-					k.At = *v.UnknownFrom
-				}
-				k.ID += "." + strconv.FormatInt(k.At.UnixMilli(), 10) // a later doubt is another one
-				if k.Data, err = json.Marshal(v); err != nil {
-					return nil, err
-				}
-				list = append(list, k)
+			k := notify.Key{ID: v.Reference, At: v.UpdatedAt}
+			if v.UnknownFrom != nil {
+				k.At = *v.UnknownFrom
 			}
-			if p.After = next; next == "" {
+			k.ID += "." + strconv.FormatInt(k.At.UnixMilli(), 10) // a later doubt is another one
+			if k.Data, err = json.Marshal(v); err != nil {
+				return nil, err
+			}
+			if list = append(list, k); len(list) == idempotency.MaxUnknown {
 				break
 			}
 		}

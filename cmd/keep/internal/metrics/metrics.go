@@ -337,20 +337,13 @@ func (c *collection) queues() {
 func (c *collection) doubts(now time.Time) {
 	oldest := now
 	for _, state := range lifecycle.Doubts() {
-		p := keep.Page{Limit: keep.MaxPage, Bare: true}
-		for {
-			list, next, err := c.h.cfg.Store.Mutations(c.ctx, keep.MutationFilter{State: state}, p)
+		for m, err := range store.All(c.ctx, c.h.cfg.Store.Mutations, keep.MutationFilter{State: state}, keep.Page{Limit: keep.MaxPage, Bare: true}) {
 			if err != nil {
 				c.unreadable("oldest_unknown_outcome_seconds", err)
 				return
 			}
-			for _, m := range list {
-				if m.CreatedAt.Before(oldest) {
-					oldest = m.CreatedAt
-				}
-			}
-			if p.After = next; next == "" {
-				break
+			if m.CreatedAt.Before(oldest) {
+				oldest = m.CreatedAt
 			}
 		}
 	}
