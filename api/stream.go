@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // ChangesPath is where the stream of changes is, below Prefix.
@@ -78,7 +79,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		if err := s.send(c, w, text); err != nil {
 			return
 		}
-		if len(batch) > 0 && !pause(r.Context(), s.cfg.Gather) {
+		if len(batch) > 0 && pause.For(r.Context(), s.cfg.Gather) != nil {
 			return
 		}
 	}
@@ -92,18 +93,6 @@ func (s *Server) next(ctx context.Context, sub *feed.Subscription) ([]feed.Chang
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.Heartbeat, errQuiet)
 	defer cancel()
 	return sub.Next(ctx)
-}
-
-// pause waits, and reports whether ctx is still open.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // send writes text and hands it to the network, in the time that is allowed.

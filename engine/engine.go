@@ -48,6 +48,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/engine/lease"
 	"github.com/keep-run/keep/internal/commitlog"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
@@ -361,12 +362,7 @@ func (e *Engine) work(ctx context.Context, leases *lease.Manager, quit context.C
 // workflow may have appeared.
 func (e *Engine) listLater(ctx context.Context, err error, failures int) {
 	e.log.ErrorContext(ctx, "the workflows were not listed, which is tried again", "err", err)
-	pause := time.NewTimer(e.policy.Retry.Delay(min(failures, 6)-1, time.Second, e.jitter()))
-	defer pause.Stop()
-	select {
-	case <-ctx.Done():
-	case <-pause.C:
-	}
+	_ = pause.For(ctx, e.policy.Retry.Delay(min(failures, 6)-1, time.Second, e.jitter()))
 	e.lookAgain()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -105,12 +106,7 @@ func (e *Engine) listen(ctx context.Context, w *watch) {
 			failures = 0
 		}
 		e.log.DebugContext(ctx, "nobody tells of news of a connection for a while; its producers run at their interval", "connection", w.connection, "err", err)
-		pause := time.NewTimer(min(maxRewatch, firstRewatch<<min(failures, 10)))
-		select {
-		case <-ctx.Done():
-		case <-pause.C:
-		}
-		pause.Stop()
+		_ = pause.For(ctx, min(maxRewatch, firstRewatch<<min(failures, 10)))
 	}
 }
 

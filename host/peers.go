@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 )
@@ -211,12 +212,7 @@ func (o *peers) broadcast(ctx context.Context) {
 			o.outgoing.Reset()
 		}
 		failing = err != nil
-		timer := time.NewTimer(o.gap(failing))
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		_ = pause.For(ctx, o.gap(failing))
 	}
 }
 

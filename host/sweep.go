@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/operator"
 )
@@ -40,11 +41,11 @@ func (h *Host) sweep(ctx context.Context) {
 // Run works, and may end ctx at any moment: what is left is old the next time, too.
 func (h *Host) Sweep(ctx context.Context) {
 	r := h.retention()
-	pause := h.giveWay(ctx)
+	rest := h.giveWay(ctx)
 	var done operator.Swept
-	traces, err := h.Operator.SweepTraces(ctx, r, false, pause)
+	traces, err := h.Operator.SweepTraces(ctx, r, false, rest)
 	if err == nil && anyRetention(r) {
-		done, err = h.Operator.Sweep(ctx, r, false, func(operator.Swept) { pause() })
+		done, err = h.Operator.Sweep(ctx, r, false, func(operator.Swept) { rest() })
 	}
 	if err != nil && ctx.Err() == nil {
 		h.log.WarnContext(ctx, "sweep; the rest is swept later", "err", err)
@@ -62,17 +63,12 @@ func (h *Host) Sweep(ctx context.Context) {
 }
 
 // giveWay returns what a sweep calls after each of its steps: it rests if workflows or people wrote meanwhile.
-func (h *Host) giveWay(ctx context.Context) (pause func()) {
+func (h *Host) giveWay(ctx context.Context) (rest func()) {
 	began := time.Now()
 	step, worked := began, h.worked.Load()
 	return func() {
 		now := time.Now()
-		rest := time.NewTimer(policy.SweepRest(now.Sub(began), now.Sub(step), h.worked.Load() != worked))
-		defer rest.Stop()
-		select {
-		case <-ctx.Done():
-		case <-rest.C:
-		}
+		_ = pause.For(ctx, policy.SweepRest(now.Sub(began), now.Sub(step), h.worked.Load() != worked))
 		step, worked = time.Now(), h.worked.Load()
 	}
 }

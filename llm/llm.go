@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/policy"
 )
 
@@ -224,11 +225,7 @@ func (c *Client) Ask(ctx context.Context, q Request) (Answer, Usage, error) {
 		if c.cfg.Waits != nil {
 			c.cfg.Waits(e, wait)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return ended()
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/host/feed"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // Times of a stream of changes.
@@ -75,7 +76,7 @@ func (s *site) live(w http.ResponseWriter, r *http.Request) {
 		}
 		// Changes that come in the pause are one message after it: a busy host doesn't make each page
 		// load itself for each commit.
-		if err != nil || pause(ctx, liveGap) != nil {
+		if err != nil || pause.For(ctx, liveGap) != nil {
 			return
 		}
 	}

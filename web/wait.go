@@ -17,15 +17,3 @@ func nextWithin(ctx context.Context, sub *feed.Subscription, d time.Duration) ([
 	defer cancel()
 	return sub.Next(ctx)
 }
-
-// pause waits, or returns the cause when ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // noWatch is the name of no folder: of Config.Idle, it says that none is watched.
@@ -72,12 +73,8 @@ func (a *account) watch(ctx context.Context, changed func()) error {
 		case <-arrived:
 		}
 		changed()
-		gap := time.NewTimer(newsGap)
-		select {
-		case <-ctx.Done():
-			gap.Stop()
+		if pause.For(ctx, newsGap) != nil {
 			return nil
-		case <-gap.C:
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // How long a stream that broke is waited with before it is opened again.
@@ -49,12 +51,8 @@ func (s *Server) watch(sl *slot, c *connection, again bool) {
 		if !s.listen(ctx, c) {
 			return
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return
-		case <-timer.C:
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // textKind is the kind of a text column of our own, in both engines.
@@ -288,12 +289,8 @@ func (s *sqliteSession) wait(ctx context.Context, f func() error) error {
 		if !errors.As(err, &se) || se.Code()&0xff != sqlite3.SQLITE_BUSY {
 			return err
 		}
-		timer := time.NewTimer(5 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, 5*time.Millisecond) != nil {
 			return err
-		case <-timer.C:
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/host/account/oauth"
 	"github.com/keep-run/keep/host/account/seal"
+	"github.com/keep-run/keep/internal/pause"
 	law "github.com/keep-run/keep/law/account"
 )
 
@@ -184,7 +185,7 @@ func (m *Manager) renewAlone(ctx context.Context, name string, generation int64,
 		case !got && (a.Generation != generation || a.Status != keep.AccountOK):
 			return a, nil // another host did it
 		case !got:
-			if !sleep(ctx, pollLease) {
+			if pause.For(ctx, pollLease) != nil {
 				return a, keep.Failf(keep.ClassTransient, "account-renewing", "the account %s is being renewed by %s", name, a.LeaseHost)
 			}
 			continue
@@ -204,7 +205,7 @@ func (m *Manager) renewAlone(ctx context.Context, name string, generation int64,
 			if err := m.giveBack(ctx, a); err != nil || step == law.Rest || law.Usable(a, m.now()) && d == whenDue {
 				return a, err
 			}
-			if wait := until.Sub(m.now()); wait > 10*time.Second || !sleep(ctx, wait) {
+			if wait := until.Sub(m.now()); wait > 10*time.Second || pause.For(ctx, wait) != nil {
 				return a, keep.Failf(keep.ClassTransient, "account-not-renewed", "the account %s is renewed again at %s", name, until.Format(time.RFC3339))
 			}
 			continue
@@ -223,18 +224,6 @@ func (m *Manager) giveBack(ctx context.Context, a keep.Account) error {
 		return nil // it is somebody else's
 	}
 	return err
-}
-
-// sleep waits, and reports whether ctx did not end first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // request makes one request under the lease: recorded, sent, and its answer recorded. It
@@ -294,7 +283,7 @@ func (m *Manager) hold(ctx context.Context, name string, begun time.Time) (conte
 	timer := time.AfterFunc(enough-time.Since(begun), end)
 	var holding sync.WaitGroup
 	holding.Go(func() {
-		for sleep(sending, m.cfg.TTL/4) {
+		for pause.For(sending, m.cfg.TTL/4) == nil {
 			begun := time.Now()
 			if _, got, err := m.cfg.Store.LeaseAccount(sending, keep.AccountConnected, name, m.cfg.Host, m.now(), m.cfg.TTL); err == nil && got && sending.Err() == nil {
 				timer.Reset(enough - time.Since(begun))
@@ -333,7 +322,7 @@ func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, to
 				}
 			}
 		}
-		if errors.Is(err, keep.ErrNotFound) || !sleep(ctx, pollLease) {
+		if errors.Is(err, keep.ErrNotFound) || pause.For(ctx, pollLease) != nil {
 			return a, keep.Failf(keep.ClassTransient, "account-not-recorded", "new tokens of the account %s could not be recorded: %v", a.Name, err)
 		}
 	}
@@ -343,7 +332,7 @@ func (m *Manager) done(ctx context.Context, a keep.Account, generation int64, to
 func (m *Manager) keepOpen(ctx context.Context, a keep.Account, c seal.Content) (keep.Account, error) {
 	for {
 		next, err := m.sealAnew(ctx, a, c)
-		if err == nil || !sleep(ctx, pollLease) {
+		if err == nil || pause.For(ctx, pollLease) != nil {
 			return next, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/internal/pgtest"
 	"github.com/keep-run/keep/store/postgres"
 )
@@ -215,12 +216,8 @@ func (f *fleet) measureIdle(ctx context.Context, c crew, d time.Duration, out io
 		return err
 	}
 	start := time.Now()
-	wait := time.NewTimer(d)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := pause.For(ctx, d); err != nil {
+		return err
 	}
 	s, err := c.ask("report")
 	if err != nil {

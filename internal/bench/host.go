@@ -21,6 +21,7 @@ import (
 	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/internal/cputime"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
 	"github.com/keep-run/keep/store"
@@ -373,11 +374,7 @@ func idle(ctx context.Context, dir string, d time.Duration, out io.Writer) error
 		return err
 	}
 	start := cputime.Used()
-	t := time.NewTimer(d)
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	_ = pause.For(ctx, d)
 	used := cputime.Used() - start
 	cancel()
 	wg.Wait()

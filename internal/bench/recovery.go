@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/script/sandbox"
 )
@@ -48,12 +49,8 @@ func (p *parking) Reconcile(ctx context.Context, _ keep.Mutation) (connector.Ans
 	p.asked.Add(1)
 	n := p.now.Add(1)
 	defer p.now.Add(-1)
-	wait := time.NewTimer(answerTime)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-	case <-ctx.Done():
-		return connector.Answer{}, context.Cause(ctx)
+	if err := pause.For(ctx, answerTime); err != nil {
+		return connector.Answer{}, err
 	}
 	for most := p.most.Load(); n > most && !p.most.CompareAndSwap(most, n); most = p.most.Load() {
 	}

@@ -52,7 +52,7 @@ store/sqlite            timed  . law/account law/commit law/key law/search store
 store/postgres          timed  . law/account law/commit law/key law/search store/transfer store/internal/...
 store/transfer          timed  . law/key
 
-llm                     timed  law/policy
+llm                     timed  law/policy internal/pause
 
 connector               timed  . law/ledger law/limit internal/schema internal/utf8json
 connector/internal/...  timed  . connector
@@ -62,19 +62,19 @@ connector/internal/eml  timed  connector/internal/jsonval
 connector/once          timed  . connector/internal/...
 connector/files         timed  . law/ledger connector connector/internal/...
 connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... connector/once internal/redact internal/schema
-connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact
+connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact internal/pause
 connector/packs         timed
 connector/pairings      timed
 connector/logsink       timed  . law/ledger connector connector/internal/... internal/regular
-connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular
+connector/mail          timed  . law/ledger connector connector/internal/... internal/redact internal/regular internal/pause
 connector/s3            clock  . law/ledger connector connector/internal/... connector/once internal/redact
-connector/sqldb         timed  . law/ledger connector connector/internal/...
+connector/sqldb         timed  . law/ledger connector connector/internal/... internal/pause
 
 script/workflow         timed  . connector law/policy law/schedule internal/javascript
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/cputime internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
-engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/outcome internal/schema
+engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/outcome internal/schema internal/pause
 handler                 clock  . law/given engine script/workflow internal/caller internal/utf8json internal/wall
 engine/lease            timed  . law/policy store
 operator                clock  . law/... store internal/commitlog internal/outcome
@@ -82,22 +82,22 @@ operator                clock  . law/... store internal/commitlog internal/outco
 idempotency             clock  . law/ledger law/key law/canonical idempotency/... internal/room
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/... internal/socket
 
-host                    clock  . law/... store script/... engine engine/... handler operator connector host/...
-host/account/oauth      clock  internal/redact
+host                    clock  . law/... store script/... engine engine/... handler operator connector host/... internal/pause
+host/account/oauth      clock  internal/redact internal/pause
 host/feed               clock  .
 host/presence           clock  .
 host/link               clock  . law/approval store
 host/notify             clock  . law/policy store host/link internal/childenv internal/redact
-host/account            clock  . law/account store connector host/account/... internal/redact
+host/account            clock  . law/account store connector host/account/... internal/redact internal/pause
 host/account/seal       timed  . internal/regular
 
 gateway                 clock  . law/... store connector connector/mcp engine internal/schema internal/room
 
 view                    timed  . law/account law/breaker law/budget law/lifecycle law/limit law/repair law/schedule law/search law/trace store
-api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json
+api                     clock  . law/... store view host/feed api/access operator idempotency idempotency/... internal/utf8json internal/pause
 api/access              clock  . store host/link
 api/hook                clock  . law/canonical law/given store operator idempotency internal/room
-web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph
+web                     clock  . law/... store view host/feed api api/access connector operator idempotency idempotency/... web/graph internal/pause
 web/graph               pure
 web/internal/...        main   internal/npm
 
@@ -133,6 +133,7 @@ internal/regular        timed
 internal/socket         timed
 internal/room           timed
 internal/wall           clock
+internal/pause          timed
 internal/childenv       timed
 internal/twin           test   testkit/connectortest internal/schema
 internal/testserver     test
@@ -163,11 +164,11 @@ cmd/keep/internal/guide clock
 cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/exit cmd/keep/internal/guide cmd/keep/internal/metrics
 cmd/keep/internal/mcp clock . api api/access cmd/keep/internal/guide cmd/keep/internal/project cmd/keep/internal/terminal connector host internal/framed law/policy llm rehearsal rehearsal/plan rehearsal/scripttest script/sandbox script/workflow
 cmd/keep/internal/keychain clock
-cmd/keep/internal/pair  clock  . cmd/keep/internal/prove connector connector/mcp
+cmd/keep/internal/pair  clock  . cmd/keep/internal/prove connector connector/mcp internal/pause
 cmd/keep/internal/manual timed docs idempotency
 cmd/keep/internal/metrics clock . engine law/... store
-cmd/keep/internal/otlp  clock  .
-cmd/keep/internal/prove clock  . api connector internal/schema
+cmd/keep/internal/otlp  clock  . internal/pause
+cmd/keep/internal/prove clock  . api connector internal/schema internal/pause
 examples/...            main
 examples/gateway/agent  timed  llm
 examples/try            dev    examples/gateway/agent internal/twin internal/llmtest llm testkit/connectortest

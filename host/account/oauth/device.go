@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // Bounds of what a service says to a device, in seconds.
@@ -50,12 +52,8 @@ func (c *Client) Device(ctx context.Context, show func(page, code string) error)
 	}
 	interval := time.Duration(cmp.Or(asked.Interval, usualInterval)) * time.Second
 	for wait := interval; ; {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return Tokens{}, context.Cause(ctx)
-		case <-timer.C:
+		if err := pause.For(ctx, wait); err != nil {
+			return Tokens{}, err
 		}
 		t, err := c.pollDevice(ctx, asked.DeviceCode)
 		if cause := context.Cause(ctx); err != nil && cause != nil {

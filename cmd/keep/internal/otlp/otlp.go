@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // Bounds of one export.
@@ -100,12 +101,8 @@ func (e *Exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) 
 		if err == nil || wait < 0 || n == attempts {
 			return err
 		}
-		t := time.NewTimer(min(max(wait, time.Duration(n)*200*time.Millisecond), maxWait))
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return errors.Join(err, context.Cause(ctx))
-		case <-t.C:
+		if ended := pause.For(ctx, min(max(wait, time.Duration(n)*200*time.Millisecond), maxWait)); ended != nil {
+			return errors.Join(err, ended)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/prove"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/mcp"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // A Trial is a proof of one tool.
@@ -130,7 +131,7 @@ func (tr Trial) probe(ctx context.Context, p mcp.Pairing) (*mcp.Lookup, prove.To
 		return nil, out
 	}
 	began := time.Now()
-	for pause := 20 * time.Millisecond; ctx.Err() == nil; pause = min(pause*3/2, 5*time.Second) {
+	for wait := 20 * time.Millisecond; ctx.Err() == nil; wait = min(wait*3/2, 5*time.Second) {
 		for _, l := range candidates {
 			path, err := tr.Server.Find(ctx, l, m)
 			if err != nil {
@@ -145,12 +146,7 @@ func (tr Trial) probe(ctx context.Context, p mcp.Pairing) (*mcp.Lookup, prove.To
 		if time.Since(began) > tr.Wait {
 			break
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
+		_ = pause.For(ctx, wait)
 	}
 	slices.Sort(why)
 	out.Faults = append(append(out.Faults, fmt.Sprintf("none of %s showed the mark in %s", names(candidates), tr.Wait)), slices.Compact(why)...)

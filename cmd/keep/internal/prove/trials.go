@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/pause"
 )
 
 // unsent looks for a call that was never made: finding it would be finding anything.
@@ -158,7 +159,7 @@ func (t *prover) lost(ctx context.Context) {
 		t.first(ctx, tr)
 		if Refused(tr.err) {
 			refusals++
-			pause(ctx, longPause)
+			_ = pause.For(ctx, longPause)
 			continue
 		}
 		refusals = 0
@@ -201,7 +202,7 @@ func (t *prover) await(ctx context.Context, tr *trial) {
 			tr.ended, tr.missed = answered, time.Since(answered)
 			return // it may never have come there
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if pause.For(ctx, wait) != nil {
 			return
 		}
 	}
@@ -228,7 +229,7 @@ func (t *prover) findAgain(ctx context.Context, tr *trial) {
 			t.faultf("the effect of a call was found once, and not again in %s: the lookup may take away what it shows: %s", t.wait, why)
 			return
 		}
-		pause(ctx, wait)
+		_ = pause.For(ctx, wait)
 	}
 }
 
@@ -305,7 +306,7 @@ func (t *prover) count(ctx context.Context) {
 		t.undecided()
 		return
 	}
-	pause(ctx, t.settle())
+	_ = pause.For(ctx, t.settle())
 	for _, tr := range t.trials {
 		n, err := count(ctx, c, tr)
 		if err != nil {
@@ -343,15 +344,5 @@ func (t *prover) showedLate(tr *trial) {
 func (t *prover) undecided() {
 	if t.keyed && slices.ContainsFunc(t.trials, func(tr *trial) bool { return tr.decides && tr.shown < 1 }) {
 		t.keyed, t.unsure = false, true
-	}
-}
-
-// pause waits, and not longer than ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
