@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -131,9 +132,7 @@ func isAnswer(of reflect.Type, text json.RawMessage) bool {
 // request makes the request of a call.
 func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	target := strings.TrimSuffix(c.URL, "/")
-	if target == "" {
-		target = "http://localhost"
-	}
+	target = cmp.Or(target, "http://localhost")
 	target += Prefix
 	for _, s := range q.path {
 		if s == "" {
@@ -161,9 +160,7 @@ func (c *Client) request(ctx context.Context, q call) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range q.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, q.header)
 	if q.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -127,9 +128,7 @@ func keys(ctx context.Context, out io.Writer, quick bool) error {
 			}
 			rest += fields[i] + " " + fields[i+1] + "  "
 		}
-		if bare == 0 {
-			bare = rate
-		}
+		bare = cmp.Or(bare, rate)
 		fmt.Fprintf(w, "%s\t%.0f\t%.2fx\t%s\t\n", found[1], rate, rate/bare, rest)
 	}
 	fmt.Fprintln(w, "\t\t\t\t")

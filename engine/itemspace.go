@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -37,9 +38,7 @@ func (x *execution) spaces(ctx context.Context) (*itemSpace, error) {
 			if h.Kind != keep.Job {
 				continue
 			}
-			if s.first == "" {
-				s.first = h.ItemsOf()
-			}
+			s.first = cmp.Or(s.first, h.ItemsOf())
 			if _, ok := s.since[h.ItemsOf()]; !ok && h.Items != "" {
 				s.since[h.ItemsOf()] = d.CreatedAt
 			}

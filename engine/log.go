@@ -1,15 +1,15 @@
 package engine
 
 import (
+	"cmp"
+
 	"github.com/keep-run/keep/internal/commitlog"
 )
 
 // facts are those of the run, and of its mutation.
 func (x *execution) facts(more ...any) []any {
 	key := x.mut.Key
-	if key == "" {
-		key = x.run.Mutation
-	}
+	key = cmp.Or(key, x.run.Mutation)
 	return commitlog.Attrs(x.run.ID, x.run.Handler, key, more...)
 }
 

@@ -25,9 +25,7 @@ func (x *execution) question(ctx context.Context, kind keep.EscalationKind, f *k
 	}
 	if x.mut.Key != "" {
 		q.Attempted = fmt.Sprintf("%s on %s with %s", x.mut.Tool, x.mut.Target, cut(string(x.mut.Payload), maxShown))
-		if q.Title == "" {
-			q.Title = x.mut.Title
-		}
+		q.Title = cmp.Or(q.Title, x.mut.Title)
 	} else {
 		q.Attempted = x.attempted()
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -277,9 +278,7 @@ func (x *execution) callFailure() *keep.Failure {
 	if x.mut.Error != nil {
 		f = *x.mut.Error
 	}
-	if f.Tool == "" {
-		f.Tool = x.mut.Tool
-	}
+	f.Tool = cmp.Or(f.Tool, x.mut.Tool)
 	if x.mut.State == keep.Failed && f.Class == keep.ClassUnknown {
 		// The doubt is resolved: nothing happened, so it can be tried again.
 		why := "the service shows no effect of the call: "

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -176,9 +177,7 @@ func newTool(c connector.Connection, impl connector.Tool, compile func(json.RawM
 	t := &tool{name: name, names: append([]keep.ToolName{name}, connector.FormerNames(c, spec)...),
 		connector: c.Connector, limits: c.Limits, spec: spec, impl: impl, secrets: c.Secrets, sender: c.Sender}
 	t.named = rename.ToolOf{Name: name, Was: t.names[1:], New: connector.IsNew(c, spec), NewConn: c.New}
-	if t.spec.Timeout == 0 {
-		t.spec.Timeout = defaultTimeout
-	}
+	t.spec.Timeout = cmp.Or(t.spec.Timeout, defaultTimeout)
 	var err error
 	if t.params, err = compile(spec.Params); err != nil {
 		return nil, fmt.Errorf("tool %s: params schema: %w", t.name, err)

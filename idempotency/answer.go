@@ -252,13 +252,8 @@ func (a *response) trailers() []key.Field {
 // fieldsOf returns the lines of h that are not the same in outer, in the order in
 // which net/http sends them. Trailers are not among them.
 func fieldsOf(h, outer http.Header) []key.Field {
-	names := make([]string, 0, len(h))
-	for name := range h {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	fields := make([]key.Field, 0, len(h)+2)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
 		if strings.HasPrefix(name, http.TrailerPrefix) || outer != nil && slices.Equal(h[name], outer[name]) {
 			continue
 		}

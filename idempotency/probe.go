@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,9 +181,7 @@ func (c *exchange) effectTimeout() time.Duration {
 // answer returns the finding as a record keeps it.
 func (f Finding) answer() key.Answer {
 	status := f.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	return key.Answer{Status: status, Header: encodeHeader(f.Header), Body: f.Body}
 }
 

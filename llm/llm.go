@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -162,9 +163,7 @@ func New(cfg Config) (*Client, error) {
 	if !slices.Contains(APIs(), cfg.API) {
 		return nil, fmt.Errorf("api: %q is none: want anthropic or openai", cfg.API)
 	}
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = map[API]string{Anthropic: "https://api.anthropic.com", OpenAI: "https://api.openai.com/v1"}[cfg.API]
-	}
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, map[API]string{Anthropic: "https://api.anthropic.com", OpenAI: "https://api.openai.com/v1"}[cfg.API])
 	u, err := url.Parse(cfg.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("base_url: want https:// or http:// with a host, and without a user, a query and a fragment")
@@ -178,9 +177,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.Timeout < 0 {
 		return nil, errors.New("timeout: must be more than zero")
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	c := &Client{cfg: cfg, url: strings.TrimRight(cfg.BaseURL, "/") + "/v1/messages", http: &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: new(net.Dialer).DialContext, TLSHandshakeTimeout: cfg.Timeout,
 		DisableCompression: true, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,

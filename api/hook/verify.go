@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -234,9 +235,7 @@ func (v *verifier) slack(h http.Header, body []byte, now time.Time) error {
 // tell how long the secret is.
 func (v *verifier) token(h http.Header) error {
 	name := v.header
-	if name == "" {
-		name = "Authorization"
-	}
+	name = cmp.Or(name, "Authorization")
 	text, err := one(h, name)
 	if err != nil {
 		return err

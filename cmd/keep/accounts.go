@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,9 +88,7 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 	if server, ok := strings.CutPrefix(name, config.MCPPack); ok {
 		return a.connectServer(ctx, server, f)
 	}
-	if f.name == "" {
-		f.name = name
-	}
+	f.name = cmp.Or(f.name, name)
 	if !config.AccountName(f.name) {
 		return exit.Misusef("--name is %q: use letters, digits, dots, dashes and underscores", f.name)
 	}
@@ -186,9 +185,7 @@ func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pac
 		tokens, err = client.Device(ctx, func(page, code string) error { return a.showPage(a.Err, page, code, true) })
 	default:
 		// A service that knows clients by their exact redirect address needs the same port each time.
-		if f.port == 0 {
-			f.port = cfg.Clients[pack.Name].RedirectPort
-		}
+		f.port = cmp.Or(f.port, cfg.Clients[pack.Name].RedirectPort)
 		tokens, err = client.Loopback(ctx, oauth.LoopbackOptions{Port: f.port, Open: func(page string) error { return a.showPage(a.Err, page, "", f.noBrowser) }})
 	}
 	switch {
@@ -233,9 +230,7 @@ func (a *app) showPage(to io.Writer, page, code string, only bool) error {
 // than this command, and secrets may be in them.
 func openPage(page string) error {
 	opener := os.Getenv("BROWSER")
-	if opener == "" {
-		opener = map[string]string{"darwin": "open", "windows": "explorer"}[runtime.GOOS]
-	}
+	opener = cmp.Or(opener, map[string]string{"darwin": "open", "windows": "explorer"}[runtime.GOOS])
 	if opener == "" {
 		opener = "xdg-open"
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -312,9 +313,7 @@ func serverName(was string, used map[string]bool) string {
 		}
 		return '-'
 	}, strings.ToLower(was)), "-")
-	if name == "" {
-		name = "server"
-	}
+	name = cmp.Or(name, "server")
 	// keep.toml takes 32 characters; four are left for the number behind the name.
 	name = name[:min(len(name), 28)]
 	to := name

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -168,16 +169,12 @@ func toolOf(spec connector.Spec, t httpapi.Tool) packTool {
 	}
 	// Level, key and settling are about lost answers of calls that change something.
 	if spec.Effect != connector.Mutate {
-		if out.Method == "" {
-			out.Method = "GET"
-		}
+		out.Method = cmp.Or(out.Method, "GET")
 		return out
 	}
 	level, settle := spec.Level, spec.SettleAfter.String()
 	out.Level, out.SettleAfter = &level, &settle
-	if out.Method == "" {
-		out.Method = "POST"
-	}
+	out.Method = cmp.Or(out.Method, "POST")
 	if out.Body == "" {
 		out.Body = "json"
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -162,9 +163,7 @@ func (p *replayer) text(w io.Writer, r api.Replay) {
 		fmt.Fprintf(w, "%s %s%s\n", p.OutInk.Yellow("not known:"), terminal.Clean(where), terminal.Clean(m.Why))
 	}
 	phases := strings.Join(r.Phases, ", ")
-	if phases == "" {
-		phases = "no phase"
-	}
+	phases = cmp.Or(phases, "no phase")
 	fmt.Fprintf(w, "%s: gone through %s of a run of version %s. Nothing was sent.\n", p.OutInk.Bold(r.Verdict), terminal.Clean(phases), r.Version)
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -113,9 +114,7 @@ func writePart(w *multipart.Writer, name string, raw json.RawMessage) error {
 		if err != nil {
 			return fmt.Errorf("param %q: base64: %w", name, err)
 		}
-		if f.Type == "" {
-			f.Type = "application/octet-stream"
-		}
+		f.Type = cmp.Or(f.Type, "application/octet-stream")
 		if !isHeaderValue(f.Type) {
 			return fmt.Errorf("param %q: the type is not a media type", name)
 		}

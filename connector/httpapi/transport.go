@@ -50,8 +50,7 @@ func why(ctx context.Context, err error) string {
 		return "the connection ended in the middle"
 	}
 	// The chain may quote addresses but holds no header.
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op + ": " + op.Err.Error()
 	}
 	return err.Error()

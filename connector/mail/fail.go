@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -31,9 +32,7 @@ func (a *account) failf(tool string, class keep.Class, code, format string, args
 // fail classes an error of a step that is certain to have changed nothing.
 func (a *account) fail(ctx context.Context, tool string, err error) *keep.Failure {
 	if f, ok := errors.AsType[*keep.Failure](err); ok {
-		if f.Tool == "" {
-			f.Tool = keep.ToolName(a.name + "." + tool)
-		}
+		f.Tool = cmp.Or(f.Tool, keep.ToolName(a.name+"."+tool))
 		return f
 	}
 	class, code := classify(ctx, err)

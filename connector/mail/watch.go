@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,9 +83,7 @@ func (a *account) watch(ctx context.Context, changed func()) error {
 // watchingBox opens a session that notes in arrived that the folder has other mails.
 func (a *account) watchingBox(ctx context.Context, arrived chan<- struct{}) (*box, error) {
 	timeout := a.timeout
-	if timeout == 0 {
-		timeout = connector.DefaultTimeout
-	}
+	timeout = cmp.Or(timeout, connector.DefaultTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return a.openBoxWith(ctx, &imapclient.UnilateralDataHandler{Mailbox: func(data *imapclient.UnilateralDataMailbox) {

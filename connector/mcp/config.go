@@ -205,9 +205,7 @@ func declared(c *connector.Checker, server *Server, name string, cfg ToolConfig)
 			*part.to = raw
 		}
 	}
-	if cfg.Tool == "" {
-		cfg.Tool = name
-	}
+	cfg.Tool = cmp.Or(cfg.Tool, name)
 	if spec.Description == "" {
 		spec.Description = "Calls the tool " + cfg.Tool + " of the MCP server " + server.Name() + "."
 	}

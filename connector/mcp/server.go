@@ -11,6 +11,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,9 +158,7 @@ type Info struct {
 
 // NewServer returns a server. It starts nothing.
 func NewServer(cfg ServerConfig) *Server {
-	if cfg.MessageLimit == 0 {
-		cfg.MessageLimit = DefaultMessageLimit
-	}
+	cfg.MessageLimit = cmp.Or(cfg.MessageLimit, DefaultMessageLimit)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}

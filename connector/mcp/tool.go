@@ -1,11 +1,13 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,9 +33,7 @@ type asked struct{ tool }
 // Tool returns a tool of a server that changes something, for whoever passes its results on: they
 // are kept as the server gives them.
 func (s *Server) Tool(p Pairing, resultLimit int) connector.Tool {
-	if resultLimit == 0 {
-		resultLimit = DefaultResultLimit
-	}
+	resultLimit = cmp.Or(resultLimit, DefaultResultLimit)
 	return s.tool(tool{p: p, limit: resultLimit, whole: true, spec: connector.Spec{
 		Name: p.Tool, Description: "Calls the tool " + p.Tool + " of the MCP server " + s.Name() + ".",
 	}})
@@ -41,9 +41,7 @@ func (s *Server) Tool(p Pairing, resultLimit int) connector.Tool {
 
 // tool completes t by its pairing.
 func (s *Server) tool(t tool) connector.Tool {
-	if t.p.Timeout == 0 {
-		t.p.Timeout = DefaultTimeout
-	}
+	t.p.Timeout = cmp.Or(t.p.Timeout, DefaultTimeout)
 	p := t.p
 	t.server = s
 	t.spec.Effect, t.spec.Timeout, t.spec.Level, t.spec.Identity = connector.Mutate, p.Timeout, p.Level(), p.Identity
@@ -109,10 +107,7 @@ func (t *tool) Target(params json.RawMessage) string {
 	}
 	names := t.p.Identity
 	if len(names) == 0 {
-		for k := range all {
-			names = append(names, k)
-		}
-		slices.Sort(names)
+		names = slices.Sorted(maps.Keys(all))
 	}
 	var parts []string
 	for _, n := range names {

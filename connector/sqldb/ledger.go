@@ -88,8 +88,7 @@ func (db *database) prepareLedger(ctx context.Context, tool string) error {
 			err = nil // another host made it at the same time
 		}
 	}
-	var f *keep.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*keep.Failure](err); ok {
 		if f.Class == keep.ClassUnknown {
 			f.Class = keep.ClassTransient // of the table only; the change wasn't begun
 		}

@@ -130,8 +130,8 @@ var classes = map[string]keep.Class{
 
 // classify goes by the SQLSTATE. What has none never reached a server.
 func (e *postgresEngine) classify(err error) (keep.Class, string) {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
 		return keep.ClassTransient, "postgres" // refused, reset, DNS, TLS
 	}
 	code := "postgres-" + pg.Code
@@ -370,8 +370,8 @@ func (s *postgresSession) commit(ctx context.Context) error {
 
 // refusedCommit reports whether an error is that of a server which refused a COMMIT, in whatever language it says so.
 func refusedCommit(err error) bool {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.SeverityUnlocalized != "ERROR" || pg.Code == "40003" {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pg.SeverityUnlocalized != "ERROR" || pg.Code == "40003" {
 		return false
 	}
 	return slices.ContainsFunc(saidNo, func(class string) bool { return strings.HasPrefix(pg.Code, class) })

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -142,9 +143,7 @@ func (db *database) buildList(q *statement, p readParams) ([]column, error) {
 			columns = append(columns, c)
 		}
 	}
-	if p.Limit == 0 {
-		p.Limit = defaultLimit
-	}
+	p.Limit = cmp.Or(p.Limit, defaultLimit)
 	if p.Limit < 0 || p.Limit > maxLimit || p.Offset < 0 {
 		return nil, fmt.Errorf("limit must be 1 to %d, and offset not negative", maxLimit)
 	}

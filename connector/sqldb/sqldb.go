@@ -277,12 +277,10 @@ func (db *database) failf(tool string, class keep.Class, code, format string, ar
 
 // fail returns the failure that err is, or classes it.
 func (db *database) fail(tool, doing string, err error) *keep.Failure {
-	var f *keep.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*keep.Failure](err); ok {
 		return f
 	}
-	var d *doubt
-	if errors.As(err, &d) {
+	if _, ok := errors.AsType[*doubt](err); ok {
 		return db.failf(tool, keep.ClassUnknown, "commit", "%s: %v; the change may have happened", doing, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {

@@ -130,8 +130,8 @@ func (e *sqliteEngine) schemas() bool { return false }
 
 // classify goes by the primary result code.
 func (e *sqliteEngine) classify(err error) (keep.Class, string) {
-	var se *sqlite.Error
-	if !errors.As(err, &se) {
+	se, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
 		return keep.ClassTransient, "sqlite"
 	}
 	code := "sqlite-" + strconv.Itoa(se.Code())
@@ -285,8 +285,8 @@ func (s *sqliteSession) run(ctx context.Context, query string) error {
 func (s *sqliteSession) wait(ctx context.Context, f func() error) error {
 	for {
 		err := f()
-		var se *sqlite.Error
-		if !errors.As(err, &se) || se.Code()&0xff != sqlite3.SQLITE_BUSY {
+		se, ok := errors.AsType[*sqlite.Error](err)
+		if !ok || se.Code()&0xff != sqlite3.SQLITE_BUSY {
 			return err
 		}
 		if pause.For(ctx, 5*time.Millisecond) != nil {

@@ -265,9 +265,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	if err != nil {
 		return m.failed(recording, a, generation, o.content, err)
 	}
-	if tokens.Refresh == "" {
-		tokens.Refresh = o.content.Refresh
-	}
+	tokens.Refresh = cmp.Or(tokens.Refresh, o.content.Refresh)
 	content := ContentOf(tokens)
 	content.Client, content.Owner = o.content.Client, o.content.Owner
 	content.Identity = cmp.Or(o.content.Identity, content.Identity)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func sameKeys() (c []testCase) {
 		"quoted with parameters":   func(k string) (request, request) { return request{}, request{key: []string{`"` + k + `";v=1`}} },
 		"spaces around":            func(k string) (request, request) { return request{}, request{key: []string{"  " + k + " "}} },
 	}
-	for _, name := range sorted(same) {
+	for _, name := range slices.Sorted(maps.Keys(same)) {
 		c = append(c, testCase{"gating", "names the same key: " + name, anything, func(p *probe) error {
 			a, b := same[name](p.key)
 			return p.once(a, b)
@@ -117,7 +118,7 @@ func refusedKeys() (c []testCase) {
 		"headers that differ": {key: []string{"a"}, legacy: []string{"b"}}, "a bad escape": {key: []string{`"a\n"`}},
 		"one good and one empty header": {key: []string{"a"}, legacy: []string{""}},
 	}
-	for _, name := range sorted(bad) {
+	for _, name := range slices.Sorted(maps.Keys(bad)) {
 		c = append(c, testCase{"gating", "refuses a key: " + name, anything, func(p *probe) error { return p.refused(bad[name], 0, 400) }})
 	}
 	return c
@@ -135,7 +136,7 @@ func fidelity() []testCase {
 		"empty": "", "NUL": "a\x00b", "0xFF": "\xff\xfe", "1.10 as it was written": "1.10", "null": "null", "false": "false", "zero": "0",
 		"an empty list": "[]", "white space": " \r\n\t", "gzip": "\x1f\x8b\x08\x00\x00", "HTML": "<p>&amp;</p>", "64 KiB": strings.Repeat("0123456789abcdef", 1<<12),
 	}
-	for _, name := range sorted(bodies) {
+	for _, name := range slices.Sorted(maps.Keys(bodies)) {
 		c = append(c, testCase{"replay fidelity", "body: " + name, programmable, func(p *probe) error {
 			if len(bodies[name]) > 16<<10 {
 				q := request{do: []string{"X-Do-Size", fmt.Sprint(len(bodies[name]))}}
@@ -379,14 +380,4 @@ func size() []testCase {
 			return p.refused(q, 1, 409)
 		}},
 	}
-}
-
-// sorted returns the names of a table in order, so that every run is the same.
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -106,11 +107,7 @@ func shorten(v any, text, list int) any {
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		keys := make([]string, 0, len(v))
-		for key := range v {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
+		keys := slices.Sorted(maps.Keys(v))
 		for _, key := range keys[:min(len(keys), max(list, 50))] {
 			out[strings.ToValidUTF8(key[:min(len(key), 200)], "")] = shorten(v[key], text, list)
 		}

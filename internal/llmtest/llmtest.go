@@ -4,6 +4,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -232,9 +233,7 @@ func halves(s string) []string { return []string{s[:len(s)/2], s[len(s)/2:]} }
 
 func (a Reply) tokens() (in, out int64) {
 	in, out = a.In, a.Out
-	if in == 0 {
-		in = 100
-	}
+	in = cmp.Or(in, 100)
 	if out == 0 {
 		out = 50
 	}

@@ -2,6 +2,7 @@ package twin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -84,9 +85,7 @@ func (g *Gmail) Change(r *http.Request, body []byte) (string, func() Reply) {
 		}
 		g.made++
 		id, thread := fmt.Sprintf("r-%d", g.made), p.Message.ThreadID
-		if thread == "" {
-			thread = fmt.Sprintf("t%d", g.made)
-		}
+		thread = cmp.Or(thread, fmt.Sprintf("t%d", g.made))
 		d := gmailMessage{ID: fmt.Sprintf("m%d", g.made), Thread: thread, Labels: []string{"DRAFT"}, headers: m.Header}
 		g.drafts[id] = d
 		return Reply{Status: http.StatusOK, Body: map[string]any{"id": id, "message": d}}

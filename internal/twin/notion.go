@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -107,9 +108,7 @@ func (n *Notion) query(database string, body []byte) Reply {
 	}
 	from, _ := strconv.Atoi(fmt.Sprint(q.StartCursor))
 	size := q.PageSize
-	if size == 0 {
-		size = 100
-	}
+	size = cmp.Or(size, 100)
 	end := min(from+size, len(found))
 	reply := map[string]any{"object": "list", "results": found[min(from, end):end], "has_more": end < len(found), "next_cursor": nil}
 	if end < len(found) {

@@ -4,6 +4,7 @@ package given
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -86,9 +87,7 @@ func mismatchOfObject(raw json.RawMessage, t reflect.Type, path string) error {
 	}
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		if name == "" {
-			name = t.Field(i).Name
-		}
+		name = cmp.Or(name, t.Field(i).Name)
 		for key, value := range all {
 			if !strings.EqualFold(key, name) {
 				continue

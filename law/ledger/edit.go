@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,9 +31,7 @@ func (e Edit) String() string {
 		return s
 	}
 	path := e.Path
-	if path == "" {
-		path = "all of it"
-	}
+	path = cmp.Or(path, "all of it")
 	return path + ": " + value(e.Old, "(not there)") + " → " + value(e.New, "(not there)")
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -295,14 +296,7 @@ func brings(script, value string) bool { return len(value) >= 3 && strings.Conta
 // path.
 type values map[string][]string
 
-func (v values) paths() []string {
-	out := make([]string, 0, len(v))
-	for p := range v {
-		out = append(out, p)
-	}
-	slices.Sort(out)
-	return out
-}
+func (v values) paths() []string { return slices.Sorted(maps.Keys(v)) }
 
 // has reports whether a value is anywhere.
 func (v values) has(value string) bool {

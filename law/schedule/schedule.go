@@ -34,6 +34,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -329,9 +330,7 @@ func (s *Snapshot) hasEvents(h *Handler, now time.Time) (int64, bool) {
 		return 0, false
 	}
 	oldest := h.Backlog.Oldest.Seq
-	if oldest == 0 {
-		oldest = 1<<63 - 1 // only its alarm rang: after those with events
-	}
+	oldest = cmp.Or(oldest, 1<<63-1) // only its alarm rang: after those with events
 	return oldest, s.woken(h, now) || h.Backlog.Newest > h.State.IdleSeq
 }
 

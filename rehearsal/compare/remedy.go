@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -111,9 +112,7 @@ func isOf(m keep.Mutation, d replay.Difference) bool {
 // describe says of a call what can be done about it.
 func (c *comparer) describe(run keep.Run, m keep.Mutation, change Change, what replay.What) Mutation {
 	out := Mutation{Key: m.Key, Run: run.ID, Tool: m.Tool, Title: m.Title, Change: change, Remedy: RemedyOf(m.State, change, what)}
-	if out.Title == "" {
-		out.Title = run.Title
-	}
+	out.Title = cmp.Or(out.Title, run.Title)
 	switch {
 	case out.Remedy != Redo:
 	case m.Item != "":

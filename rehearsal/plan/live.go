@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,9 +82,7 @@ func (l *live) Read(ctx context.Context, tool keep.ToolName, params json.RawMess
 		return nil, shut.why
 	}
 	timeout := l.specs[tool].Timeout
-	if timeout == 0 {
-		timeout = connector.DefaultTimeout
-	}
+	timeout = cmp.Or(timeout, connector.DefaultTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, &keep.TimeoutError{Op: string(tool), After: timeout})
 	defer cancel()
 	result, err := l.readers[tool].Read(ctx, params)

@@ -1,6 +1,7 @@
 package scripttest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -181,9 +182,7 @@ func (l *life) try(ctx context.Context, cfg Config, t Test, when string) error {
 		if len(v.Problems) == 0 {
 			continue
 		}
-		if when == "" {
-			when = "though it has all that is recorded: the script does something else each time"
-		}
+		when = cmp.Or(when, "though it has all that is recorded: the script does something else each time")
 		return l.refusef("it fails on its own version %s: %s", when, v.Problems[0])
 	}
 	return nil

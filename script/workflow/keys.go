@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -30,9 +31,7 @@ func (c *checker) keys(at location, v value, known []string) {
 			continue
 		}
 		fix := didYouMean(m.key, known)
-		if fix == "" {
-			fix = elsewhere[m.key]
-		}
+		fix = cmp.Or(fix, elsewhere[m.key])
 		if fix == "" {
 			fix = "remove it"
 			if len(known) > 0 {

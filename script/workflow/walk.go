@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -220,7 +221,7 @@ func (w *walk) today(i int, way []string, where policy.Place) []string {
 
 // unknown reports a member of ctx that is neither a connection nor built in.
 func (w *walk) unknown(way []string, at Position, where policy.Place, called bool) {
-	fix := didYouMean(way[0], slices.Concat(w.conns, harmless, keys(builtins)))
+	fix := didYouMean(way[0], slices.Concat(w.conns, harmless, slices.Sorted(maps.Keys(builtins))))
 	switch {
 	case len(way) > 1:
 		w.lacks(way)
@@ -389,16 +390,6 @@ func (r *reader) toolsOf(conn string) []string {
 		if tool, ok := strings.CutPrefix(string(name), conn+"."); ok {
 			out = append(out, tool)
 		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// keys returns the keys of m, sorted.
-func keys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
 	}
 	slices.Sort(out)
 	return out

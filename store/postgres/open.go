@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -55,9 +56,7 @@ func (db *DB) connect(ctx context.Context) (*pgxpool.Pool, error) {
 		cfg.MaxConns = 10
 	}
 	cfg.MaxConns = max(cfg.MaxConns, int32(db.cfg.Writers)+1)
-	if cfg.ConnConfig.ConnectTimeout == 0 {
-		cfg.ConnConfig.ConnectTimeout = 10 * time.Second
-	}
+	cfg.ConnConfig.ConnectTimeout = cmp.Or(cfg.ConnConfig.ConnectTimeout, 10*time.Second)
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" && !pooled(cfg.ConnConfig) {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "keep"
 	}

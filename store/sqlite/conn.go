@@ -231,8 +231,8 @@ func (e namedError) Unwrap() error { return e.error }
 // named returns err with what to do, if the disk is full (then it is keep.ErrDiskFull) or fails, or the file is
 // damaged, read-only or cannot be opened. Path is the database.
 func named(err error, path string) error {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
 		return err
 	}
 	if _, is := errors.AsType[namedError](err); is {
@@ -258,8 +258,8 @@ func named(err error, path string) error {
 // ofDatabase reports whether err came from SQLite and is about the state of the
 // database rather than about one statement: after it the transaction may be gone.
 func ofDatabase(err error) bool {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	if !ok {
 		return false
 	}
 	switch e.Code() & 0xff {

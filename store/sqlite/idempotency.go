@@ -102,8 +102,7 @@ func (k *Keys) Write(ctx context.Context, r key.Record) error {
 // movedAway returns err as keep.ErrReplaced, too, if the fence of a database that was moved refused a key: what is executed all the
 // same would be executed again by who works on the other one.
 func movedAway(err error) error {
-	var e *sqlite.Error
-	if errors.As(err, &e) && e.Code() == sqlite3.SQLITE_CONSTRAINT_TRIGGER { // no table of keys has another trigger
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code() == sqlite3.SQLITE_CONSTRAINT_TRIGGER { // no table of keys has another trigger
 		return fmt.Errorf("%w: %w", keep.ErrReplaced, err)
 	}
 	return err

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -107,10 +108,7 @@ var questionPromises = []promise{
 	}},
 	{"runs with a question of their own are told from the others", func(w *world) {
 		runs, _ := manyQuestions(w)
-		var ids []keep.RunID
-		for id := range runs {
-			ids = append(ids, id)
-		}
+		ids := slices.Collect(maps.Keys(runs))
 		open := page[keep.Escalation](w)(w.Escalations(w.ctx, keep.EscalationFilter{Open: true}, keep.Page{Limit: keep.MaxPage}))
 		about := slices.DeleteFunc(open, func(q keep.Escalation) bool { return q.Run == "" })
 		w.same("QuestionsAbout", get[[]keep.Escalation](w)(w.QuestionsAbout(w.ctx, append(ids, "", "run_none", ids[0]))), about)

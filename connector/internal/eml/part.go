@@ -87,9 +87,7 @@ func trimNewline(b []byte) []byte {
 func (w *walker) leaf(e entity, kind string, params map[string]string, place string) {
 	disposition, more := w.mail.params(e.header.get("content-disposition"))
 	name := more["filename"]
-	if name == "" {
-		name = params["name"]
-	}
+	name = cmp.Or(name, params["name"])
 	body := w.mail.transferDecode(e)
 	attached := strings.EqualFold(disposition, "attachment") || name != ""
 	switch {

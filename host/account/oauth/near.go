@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -69,9 +70,7 @@ func isProxy(address string) bool {
 			continue
 		}
 		port := via.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[via.Scheme]
-		}
+		port = cmp.Or(port, map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[via.Scheme])
 		if address == net.JoinHostPort(via.Hostname(), port) {
 			return true
 		}

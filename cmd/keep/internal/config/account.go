@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -55,9 +56,7 @@ type PackClient struct {
 func (t accountsTable) ring(cfg *Config, env *environment) seal.Ring {
 	env.used[KeyVariable] = true
 	name := t.Key
-	if name == "" {
-		name = keyName
-	}
+	name = cmp.Or(name, keyName)
 	r := seal.Ring{Text: env.vars[KeyVariable], Path: filepath.Clean(cfg.abs(name))}
 	if t.Keychain != "" {
 		r.Keychain = keychain.Keychain{Name: t.Keychain}

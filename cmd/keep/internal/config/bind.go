@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"maps"
@@ -194,9 +195,7 @@ func (b *binder) bindStruct(dst reflect.Value, n *node, path string) {
 		if !known {
 			p := b.problem(t[key], dotted(path, key), "unknown key")
 			p.Fix = suggest(key, slices.Collect(maps.Keys(fields)))
-			if p.Fix == "" {
-				p.Fix = "the keys here are " + strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
-			}
+			p.Fix = cmp.Or(p.Fix, "the keys here are "+strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 			b.problems = append(b.problems, p)
 			continue
 		}

@@ -206,9 +206,7 @@ func Load(o Options) (*Config, error) {
 // A file that nobody named need not exist; one that was named must.
 func read(o Options) (*Config, []byte, error) {
 	file := o.File
-	if file == "" {
-		file = filepath.Join(o.Dir, Name)
-	}
+	file = cmp.Or(file, filepath.Join(o.Dir, Name))
 	abs, err := filepath.Abs(file)
 	if err != nil {
 		return nil, nil, err

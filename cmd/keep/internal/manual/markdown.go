@@ -157,9 +157,7 @@ func (x *reader) heading(n *ast.Heading) {
 		x.anchors[anchor] = 1
 	}
 	n.SetAttributeString("id", []byte(anchor))
-	if x.page.Title == "" {
-		x.page.Title = cmp.Or(titles[x.page.Name], title)
-	}
+	x.page.Title = cmp.Or(x.page.Title, titles[x.page.Name], title)
 	x.page.sections = append(x.page.sections, section{anchor: anchor, heading: title})
 	x.levels = append(x.levels, n.Level)
 }

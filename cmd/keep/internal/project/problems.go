@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -119,9 +120,7 @@ func ofBuild(root string, e *sandbox.BuildError) []terminal.Problem {
 	for _, p := range e.Problems {
 		c := at(root, workflow.Position{File: p.File, Line: p.Line, Column: p.Column}, p.Text, "")
 		c.Code = "syntax"
-		if c.Source == "" {
-			c.Source = p.Source
-		}
+		c.Source = cmp.Or(c.Source, p.Source)
 		out = append(out, c)
 	}
 	return out

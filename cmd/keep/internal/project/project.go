@@ -58,9 +58,7 @@ type Flags struct {
 // keep.toml that nobody named is found by where somebody stands, so whoever owns it must be trusted.
 func (f *Flags) LoadConfig(dir string) (*config.Config, error) {
 	file := f.Config
-	if file == "" {
-		file = os.Getenv("KEEP_CONFIG")
-	}
+	file = cmp.Or(file, os.Getenv("KEEP_CONFIG"))
 	if file == "" {
 		if file = config.Find(dir); file != "" {
 			if err := trust.Check(file); err != nil { // nobody named it

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -218,9 +219,7 @@ type referrer struct {
 // table writes the keys of one table.
 func (x *referrer) table(title string, schema map[string]any) {
 	heading := map[string]string{"Tool": "[connections.NAME.tools.TOOL]"}[title]
-	if heading == "" {
-		heading = title
-	}
+	heading = cmp.Or(heading, title)
 	fmt.Fprintf(x.b, "\n## %s\n\n", heading)
 	properties := schema["properties"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(properties)) {
