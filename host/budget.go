@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/budget"
 )
 
@@ -36,15 +37,8 @@ func budgetsOf(rules []budget.Rule, conns []connector.Connection, elsewhere func
 
 // settleBudgets lets such runs continue, until ctx is done.
 func (h *Host) settleBudgets(ctx context.Context) {
-	tick := time.NewTicker(budgetsEvery)
-	defer tick.Stop()
-	for {
+	for wait := time.Duration(0); pause.For(ctx, wait) == nil; wait = budgetsEvery {
 		h.settleBudgetsOnce(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/law/count"
 )
 
@@ -33,18 +34,10 @@ func (h *Host) count(ctx context.Context) {
 		every = countShared
 	}
 	c := counting{h: h}
-	tick := time.NewTimer(firstCount)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wait := firstCount; pause.For(ctx, wait) == nil; wait = every {
 		if err := c.upTo(ctx, h.Now()); err != nil && ctx.Err() == nil {
 			h.log.WarnContext(ctx, "count what workflows did; it is counted later", "err", err)
 		}
-		tick.Reset(every)
 	}
 }
 

@@ -23,16 +23,8 @@ const (
 
 // sweep calls Sweep again and again until ctx is done.
 func (h *Host) sweep(ctx context.Context) {
-	tick := time.NewTimer(firstSweep)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for wait := firstSweep; pause.For(ctx, wait) == nil; wait = sweepEvery {
 		h.Sweep(ctx)
-		tick.Reset(sweepEvery)
 	}
 }
 

@@ -156,7 +156,7 @@ internal/crosscheck     dev
 internal/canary         dev    internal/twin internal/mailtest internal/redact
 
 cmd/keep                main   *
-cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular internal/schema internal/socket cmd/keep/internal/...
+cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular internal/schema internal/pause internal/socket cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
 cmd/keep/internal/config timed . connector connector/... law/account law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/oauth host/account/seal api/hook internal/regular cmd/keep/internal/keychain cmd/keep/internal/trust
 cmd/keep/internal/draft clock . cmd/keep/internal/mcp cmd/keep/internal/terminal internal/framed law/repair llm rehearsal/plan script/workflow

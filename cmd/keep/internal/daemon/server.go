@@ -32,6 +32,7 @@ import (
 	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/host/feed"
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/internal/pause"
 	"github.com/keep-run/keep/internal/regular"
 	"github.com/keep-run/keep/internal/socket"
 	"github.com/keep-run/keep/law/policy"
@@ -338,16 +339,9 @@ func (s *Server) Run(ctx context.Context) error {
 
 // sweep deletes credentials that have expired.
 func (s *Server) sweep(ctx context.Context) {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-	for {
+	for wait := time.Duration(0); pause.For(ctx, wait) == nil; wait = time.Hour {
 		if _, err := s.store.SweepCredentials(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			s.env.Log.WarnContext(ctx, "sweep credentials", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }
