@@ -61,6 +61,15 @@ const Unskip Action = "unskip"
 // Cancel ends a run before its call. It is no answer to a question.
 const Cancel Action = "cancel"
 
+// What a person does with a workflow, or with one of its producers and jobs. They are no answers to questions.
+const (
+	Pause           Action = "pause"            // begin nothing new
+	Resume          Action = "resume"           // continue after a pause
+	Trigger         Action = "trigger"          // run now
+	SetCheckpoint   Action = "set-checkpoint"   // set one value of the checkpoint, or delete it
+	ResetCheckpoint Action = "reset-checkpoint" // begin where it began at first
+)
+
 // Actions returns every action that answers a question.
 func Actions() []Action {
 	return []Action{CheckAgain, DidNotHappen, Happened, Skip, Reprocess, Approve, Reject, Retry, DoAgain, TreatAsDone,
@@ -147,7 +156,7 @@ type Decision struct {
 	Until time.Time `json:"-"`
 }
 
-// A Decided is a decision that answers no question: of who skipped an input, took up an item again, and so on.
+// A Decided is a decision that answers no question: of who skipped an input, took up an item again, paused a workflow, and so on.
 type Decided struct {
 	About    Subject
 	Decision Decision // its At is to the millisecond
@@ -158,7 +167,7 @@ type Subject struct {
 	Workflow WorkflowName
 	Kind     SubjectKind
 	Topic    TopicName // of an event; else empty
-	ID       string    // of the input, of the event's message or of the item
+	ID       string    // of the input, of the event's message or of the item; of a workflow its name, of a handler Handler.ItemsOf
 }
 
 // Validate reports what is wrong with the decision.
@@ -176,13 +185,22 @@ func (d Decided) Validate() error {
 type SubjectKind string
 
 const (
-	AboutInput SubjectKind = "input" // an Input
-	AboutEvent SubjectKind = "event" // an Event
-	AboutItem  SubjectKind = "item"  // an Item
+	AboutInput    SubjectKind = "input"    // an Input
+	AboutEvent    SubjectKind = "event"    // an Event
+	AboutItem     SubjectKind = "item"     // an Item
+	AboutWorkflow SubjectKind = "workflow" // a Workflow
+	AboutHandler  SubjectKind = "handler"  // a producer or job
 )
 
 // SubjectKinds returns every kind.
-func SubjectKinds() []SubjectKind { return []SubjectKind{AboutInput, AboutEvent, AboutItem} }
+func SubjectKinds() []SubjectKind {
+	return []SubjectKind{AboutInput, AboutEvent, AboutItem, AboutWorkflow, AboutHandler}
+}
+
+// Subject returns the subject of decisions about the workflow as a whole.
+func (n WorkflowName) Subject() Subject {
+	return Subject{Workflow: n, Kind: AboutWorkflow, ID: string(n)}
+}
 
 // MaxDecided is how many decisions about a Subject are read: the newest.
 const MaxDecided = 100

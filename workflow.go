@@ -134,6 +134,11 @@ type Handler struct {
 // Of a consumer nothing is kept under it: it says whose open runs it carries on with.
 func (h Handler) ItemsOf() string { return cmp.Or(h.Items, string(h.Name)) }
 
+// Subject returns the subject of what persons decide about the handler of a workflow, also under its other names.
+func (h Handler) Subject(w WorkflowName) Subject {
+	return Subject{Workflow: w, Kind: AboutHandler, ID: h.ItemsOf()}
+}
+
 // MayPublish reports whether the declaration allows publishing to topic. Whether
 // the topic exists is asked of the Definition.
 func (h Handler) MayPublish(topic TopicName) bool {

@@ -518,8 +518,9 @@ type Pause struct {
 	IfRunning bool   `json:"if_running,omitempty" doc:"if it is paused already, that is refused as stale, and its note stays"`
 }
 
-// A Resume may say what it resumes.
+// A Resume may say why, and what it resumes.
 type Resume struct {
+	Note   string  `json:"note,omitempty" maxLength:"4000" doc:"why, kept with who resumed it"`
 	IfNote *string `json:"if_note,omitempty" maxLength:"4000" doc:"if it is not paused with this note, that is refused as stale"`
 }
 
@@ -528,11 +529,12 @@ func (s *Server) pause(ctx context.Context, in *struct {
 	Body *Pause
 }) (Workflow, error) {
 	p := cmp.Or(in.Body, new(Pause))
+	d := decision(ctx, keep.Pause, p.Note)
 	return s.setPaused(ctx, in.Workflow, func() error {
 		if p.IfRunning {
-			return s.otherwisePaused(ctx, in.Workflow, "if_running", s.cfg.Actor.PauseRunning(ctx, in.Workflow, p.Note))
+			return s.otherwisePaused(ctx, in.Workflow, "if_running", s.cfg.Actor.PauseRunning(ctx, in.Workflow, d))
 		}
-		return s.cfg.Actor.Pause(ctx, in.Workflow, p.Note)
+		return s.cfg.Actor.Pause(ctx, in.Workflow, d)
 	})
 }
 
@@ -540,11 +542,13 @@ func (s *Server) resume(ctx context.Context, in *struct {
 	WorkflowPath
 	Body *Resume
 }) (Workflow, error) {
+	r := cmp.Or(in.Body, new(Resume))
+	d := decision(ctx, keep.Resume, r.Note)
 	return s.setPaused(ctx, in.Workflow, func() error {
-		if in.Body != nil && in.Body.IfNote != nil {
-			return s.otherwisePaused(ctx, in.Workflow, "if_note", s.cfg.Actor.ResumePaused(ctx, in.Workflow, *in.Body.IfNote))
+		if r.IfNote != nil {
+			return s.otherwisePaused(ctx, in.Workflow, "if_note", s.cfg.Actor.ResumePaused(ctx, in.Workflow, *r.IfNote, d))
 		}
-		return s.cfg.Actor.Resume(ctx, in.Workflow)
+		return s.cfg.Actor.Resume(ctx, in.Workflow, d)
 	})
 }
 
@@ -583,6 +587,7 @@ func (s *Server) trigger(ctx context.Context, in *struct {
 	WorkflowPath
 	Body struct {
 		Handler keep.HandlerName `json:"handler,omitempty" doc:"a producer or a job; empty: the only one"`
+		Note    string           `json:"note,omitempty" maxLength:"4000" doc:"why, kept with who asked for it"`
 	}
 }) (Workflow, error) {
 	w, err := ShowWorkflow(ctx, s.cfg.Store, in.Workflow)
@@ -593,7 +598,7 @@ func (s *Server) trigger(ctx context.Context, in *struct {
 	if err != nil {
 		return Workflow{}, err
 	}
-	if err := s.cfg.Actor.Trigger(ctx, w.Name, handler); err != nil {
+	if err := s.cfg.Actor.Trigger(ctx, w.Name, handler, decision(ctx, keep.Trigger, in.Body.Note)); err != nil {
 		return Workflow{}, err
 	}
 	return ShowWorkflow(ctx, s.cfg.Store, in.Workflow)

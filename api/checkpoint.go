@@ -27,7 +27,7 @@ type CheckpointRequest struct {
 	Key     string           `json:"key" minLength:"1" maxLength:"512"`
 	Value   json.RawMessage  `json:"value,omitempty" doc:"any JSON; needed without delete"`
 	Delete  bool             `json:"delete,omitempty" doc:"the key has no value any more"`
-	Note    string           `json:"note,omitempty" maxLength:"4000" doc:"why, for the log of the last run of the producer"`
+	Note    string           `json:"note,omitempty" maxLength:"4000" doc:"why, for the history of the workflow"`
 	Preview bool             `json:"preview,omitempty" doc:"only say what would change"`
 	Seen    string           `json:"seen,omitempty" doc:"of the value as it was shown: if it is another by now, nothing is changed"`
 }
@@ -95,7 +95,7 @@ func (s *Server) resetCheckpoint(ctx context.Context, in *struct {
 	WorkflowPath
 	Body struct {
 		Handler keep.HandlerName `json:"handler" minLength:"1" doc:"a producer"`
-		Note    string           `json:"note,omitempty" maxLength:"4000" doc:"why, for the log of the last run of the producer"`
+		Note    string           `json:"note,omitempty" maxLength:"4000" doc:"why, for the history of the workflow"`
 	}
 }) (Workflow, error) {
 	if err := s.cfg.Actor.ResetCheckpoint(ctx, in.Workflow, in.Body.Handler, decision(ctx, "", in.Body.Note)); err != nil {

@@ -76,19 +76,22 @@ func (c *Client) PauseRunning(ctx context.Context, w keep.WorkflowName, note str
 	return act[Workflow](ctx, c, Pause{Note: note, IfRunning: true}, "workflows", string(w), "pause")
 }
 
-// ResumePaused is Resume of a workflow that is paused with that note, else keep.ErrStale.
-func (c *Client) ResumePaused(ctx context.Context, w keep.WorkflowName, note string) (Workflow, error) {
-	return act[Workflow](ctx, c, Resume{IfNote: &note}, "workflows", string(w), "resume")
+// Resume lets a paused workflow continue, as in says.
+func (c *Client) Resume(ctx context.Context, w keep.WorkflowName, in Resume) (Workflow, error) {
+	var body any
+	if in != (Resume{}) {
+		body = in
+	}
+	return act[Workflow](ctx, c, body, "workflows", string(w), "resume")
 }
 
-// Resume lets a paused workflow continue.
-func (c *Client) Resume(ctx context.Context, w keep.WorkflowName) (Workflow, error) {
-	return act[Workflow](ctx, c, nil, "workflows", string(w), "resume")
-}
-
-// Trigger asks for a run of a producer or a job; an empty handler is the only one.
-func (c *Client) Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (Workflow, error) {
-	return act[Workflow](ctx, c, map[string]keep.HandlerName{"handler": h}, "workflows", string(w), "trigger")
+// Trigger asks for a run of a producer or a job; an empty handler is the only one. The note says why.
+func (c *Client) Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, note string) (Workflow, error) {
+	body := map[string]string{"handler": string(h)}
+	if note != "" {
+		body["note"] = note
+	}
+	return act[Workflow](ctx, c, body, "workflows", string(w), "trigger")
 }
 
 // Publish adds an event to a topic. created is false if the topic has its message id

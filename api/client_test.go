@@ -57,16 +57,16 @@ func TestClient(t *testing.T) {
 	if w, err := c.PauseRunning(ctx, "invoices", "all"); !errors.Is(err, keep.ErrStale) {
 		t.Errorf("PauseRunning of one that is paused = %+v, %v", w, err)
 	}
-	if w, err := c.ResumePaused(ctx, "invoices", "all"); !errors.Is(err, keep.ErrStale) {
+	if w, err := c.Resume(ctx, "invoices", api.Resume{IfNote: new("all")}); !errors.Is(err, keep.ErrStale) {
 		t.Errorf("ResumePaused of one with another note = %+v, %v", w, err)
 	}
-	if w, err := c.ResumePaused(ctx, "invoices", ""); err != nil || w.Paused {
+	if w, err := c.Resume(ctx, "invoices", api.Resume{IfNote: new("")}); err != nil || w.Paused {
 		t.Errorf("ResumePaused = %+v, %v", w, err)
 	}
 	if w, err := c.PauseRunning(ctx, "invoices", "all"); err != nil || !w.Paused || w.PauseNote == nil || *w.PauseNote != "all" {
 		t.Errorf("PauseRunning = %+v, %v", w, err)
 	}
-	if w, err := c.Resume(ctx, "invoices"); err != nil || w.Paused || w.PauseNote != nil {
+	if w, err := c.Resume(ctx, "invoices", api.Resume{}); err != nil || w.Paused || w.PauseNote != nil {
 		t.Errorf("Resume = %+v, %v", w, err)
 	}
 	if ev, _, err := c.Publish(ctx, "invoices", "email.received", api.PublishRequest{MessageID: "caf\xe9", Payload: json.RawMessage(`1`)}); err == nil || !strings.Contains(err.Error(), `message_id: the text "caf\xe9" is not UTF-8`) {
@@ -85,8 +85,8 @@ func TestClient(t *testing.T) {
 		"a name of dots": {second(c.Item(ctx, "invoices", "..")), keep.ErrNotFound, api.KindNotFound},
 		"decided":        {second(c.Decide(ctx, "esc_1", api.DecisionRequest{Action: keep.Skip, Note: ""})), keep.ErrDecided, api.KindDecided},
 		"bad cursor":     {second(c.Runs(ctx, api.RunQuery{}, api.Paging{Cursor: "x"})), keep.ErrBadCursor, api.KindBadCursor},
-		"run open":       {second(c.Trigger(ctx, "invoices", "poll")), keep.ErrRunOpen, api.KindRunOpen},
-		"a consumer":     {second(c.Trigger(ctx, "invoices", "addRow")), nil, api.KindConsumer},
+		"run open":       {second(c.Trigger(ctx, "invoices", "poll", "")), keep.ErrRunOpen, api.KindRunOpen},
+		"a consumer":     {second(c.Trigger(ctx, "invoices", "addRow", "")), nil, api.KindConsumer},
 		"no role":        {second(w.client("ann viewer").Pause(ctx, "invoices", "")), nil, api.KindForbidden},
 	} {
 		p, ok := errors.AsType[*api.Problem](tt.err)

@@ -223,14 +223,16 @@ type Act struct {
 	At    Time          `json:"at"`
 	By    string        `json:"by"`
 	From  string        `json:"from" doc:"by which surface"`
-	What  keep.Action   `json:"what" enum:"redo,skip,unskip,reprocess"`
+	What  keep.Action   `json:"what" enum:"redo,skip,unskip,reprocess,pause,resume,trigger,set-checkpoint,reset-checkpoint"`
 	Note  *string       `json:"note"`
 	Input *keep.InputID `json:"input" doc:"of an event: the input about which it was decided; null: the event itself"`
+
+	Handler *keep.HandlerName `json:"handler" doc:"of a workflow: the producer or job about which it was decided; null: the workflow itself"`
 }
 
 func actsOf(acts []view.Act) []Act {
 	return each(acts, func(a view.Act) Act {
-		return Act{At: Time(a.At), By: a.By, From: a.From, What: a.Action, Note: orNull(a.Note), Input: orNull(a.Input)}
+		return Act{At: Time(a.At), By: a.By, From: a.From, What: a.Action, Note: orNull(a.Note), Input: orNull(a.Input), Handler: orNull(a.Handler)}
 	})
 }
 

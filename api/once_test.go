@@ -48,8 +48,8 @@ func (d *dying) Decide(ctx context.Context, id keep.EscalationID, dec keep.Decis
 	return d.die(func() error { return d.Actor.Decide(ctx, id, dec) })
 }
 
-func (d *dying) Pause(ctx context.Context, w keep.WorkflowName, note string) error {
-	return d.die(func() error { return d.Actor.Pause(ctx, w, note) })
+func (d *dying) Pause(ctx context.Context, w keep.WorkflowName, dec keep.Decision) error {
+	return d.die(func() error { return d.Actor.Pause(ctx, w, dec) })
 }
 
 // lose sends a request to a server that dies under it, and then the same again to w, with which that shared its store.
@@ -266,5 +266,42 @@ func TestHalfAListHoldsItsKey(t *testing.T) {
 	got := w.ask("ann operator", "POST", api.Prefix+"/inputs/skip", `{"ids":["in_1","in_1"]}`)
 	if got.want(t, 500, "the first 1 of the list were gone through", "its log says why"); strings.Contains(got.Body, "10.0.0.5") {
 		t.Errorf("what only the log may say: %s", got.Body)
+	}
+}
+
+// The history of a workflow says who paused it and resumed it, when, from where and why; a request that is repeated under its key, and one
+// that changes nothing, is not there twice. Lists leave it out.
+func TestWhoPaused(t *testing.T) {
+	w := newWorld(t, nil)
+	const path = api.Prefix + "/workflows/invoices"
+	for _, c := range []struct{ who, path, body, key string }{
+		{"ann operator", "/pause", `{"note":"it pays twice"}`, "k1"},
+		{"ann operator", "/pause", `{"note":"it pays twice"}`, "k1"},
+		{"bob operator", "/pause", `{"note":"it pays twice"}`, ""},
+		{"bob operator", "/resume", `{"note":"it is mended"}`, ""},
+		{"bob operator", "/resume", ``, ""},
+	} {
+		header := []string{}
+		if c.key != "" {
+			header = []string{"Idempotency-Key", c.key}
+		}
+		if got := w.ask(c.who, "POST", path+c.path, c.body, header...); got.Status != 200 {
+			t.Fatalf("%s: %d %s", c.path, got.Status, got.Body)
+		}
+	}
+	got, err := api.ShowWorkflow(t.Context(), w.store, "invoices")
+	if err != nil || len(got.History) != 2 {
+		t.Fatalf("history: %+v, %v, want a pause and a resume", got.History, err)
+	}
+	for i, want := range []struct {
+		what     keep.Action
+		by, note string
+	}{{keep.Pause, "ann", "it pays twice"}, {keep.Resume, "bob", "it is mended"}} {
+		if h := got.History[i]; h.What != want.what || h.By != want.by || h.From != "api" || h.Note == nil || *h.Note != want.note || time.Time(h.At).IsZero() || h.Handler != nil {
+			t.Errorf("history has %+v, want %+v", h, want)
+		}
+	}
+	if list := w.ask("ann viewer", "GET", api.Prefix+"/workflows", ""); strings.Contains(list.Body, "history") {
+		t.Errorf("the list has it: %s", list.Body)
 	}
 }

@@ -238,7 +238,13 @@ func showVersion(ctx context.Context, s store.Reader, name keep.WorkflowName, v 
 		return Workflow{}, err
 	}
 	open, err := s.OpenRuns(ctx, w.Name)
-	return WorkflowOf(w, d, states, open), err
+	if err != nil {
+		return Workflow{}, err
+	}
+	acts, err := view.ActsOfWorkflow(ctx, s, w.Name, d.Definition)
+	out := WorkflowOf(w, d, states, open)
+	out.History = actsOf(acts)
+	return out, err
 }
 
 // ShowSource is ShowWorkflow with the files of the version.

@@ -82,15 +82,15 @@ type ItemSkipper interface {
 
 // A Pauser pauses workflows.
 type Pauser interface {
-	Pause(ctx context.Context, w keep.WorkflowName, note string) error
-	PauseRunning(ctx context.Context, w keep.WorkflowName, note string) error
-	Resume(ctx context.Context, w keep.WorkflowName) error
-	ResumePaused(ctx context.Context, w keep.WorkflowName, note string) error
+	Pause(ctx context.Context, w keep.WorkflowName, d keep.Decision) error
+	PauseRunning(ctx context.Context, w keep.WorkflowName, d keep.Decision) error
+	Resume(ctx context.Context, w keep.WorkflowName, d keep.Decision) error
+	ResumePaused(ctx context.Context, w keep.WorkflowName, note string, d keep.Decision) error
 }
 
 // A WorkflowActor does what people decide about workflows.
 type WorkflowActor interface {
-	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) error
+	Trigger(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error
 	ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error
 	SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (operator.CheckpointChange, error)
 	SetShownCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, shown, value json.RawMessage, d keep.Decision) error

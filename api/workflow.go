@@ -47,6 +47,8 @@ type Workflow struct {
 	CreatedAt Time                `json:"created_at"`
 	UpdatedAt Time                `json:"updated_at"`
 
+	History []Act `json:"history,omitzero"` // what people did with it and its producers and jobs, oldest first; absent in lists
+
 	Source map[string]string `json:"source,omitempty" doc:"text of the files of the version by name; when it is asked for"`
 }
 

@@ -37,7 +37,7 @@ func TestTicksDuringARunAreOneRun(t *testing.T) {
 				w.deploy()
 				if c.now {
 					w.runUntil(15 * time.Minute)
-					if err := w.engine().Trigger(t.Context(), "w", "hourly"); err != nil {
+					if err := w.engine().Trigger(t.Context(), "w", "hourly", keep.Decision{By: "ann"}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -183,7 +183,7 @@ func TestAPersonEndsTheWait(t *testing.T) {
 						if _, err := e.SkipInput(t.Context(), "w", "in_"+keep.InputID(before.Trigger.MessageID), keep.Decision{}); err != nil {
 							t.Error(err)
 						}
-					} else if err := e.Pause(t.Context(), "w", ""); err != nil {
+					} else if err := e.Pause(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(3 * time.Second)

@@ -205,7 +205,7 @@ func TestLookBeforeSendingAgainFindsAnothers(t *testing.T) {
 					}
 					return connector.Absent, nil
 				}
-				if err := w.engine().Pause(t.Context(), "w", ""); err != nil {
+				if err := w.engine().Pause(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 					t.Fatal(err)
 				}
 				if err := w.decide(keep.DidNotHappen); err != nil {
@@ -216,7 +216,7 @@ func TestLookBeforeSendingAgainFindsAnothers(t *testing.T) {
 				w.publish("in", "b")
 				w.run()
 				w.def.Name = "w"
-				if err := w.engine().Resume(t.Context(), "w"); err != nil {
+				if err := w.engine().Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 					t.Fatal(err)
 				}
 				w.run()
@@ -342,7 +342,7 @@ func TestLookBeforeSendingAgainTakesAnEffectOnce(t *testing.T) {
 		w.decideAll(keep.DidNotHappen)
 		both := []keep.WorkflowName{"w", "other"}
 		for _, n := range both {
-			if err := w.engine().Pause(t.Context(), n, ""); err != nil {
+			if err := w.engine().Pause(t.Context(), n, keep.Decision{By: "ann"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -353,7 +353,7 @@ func TestLookBeforeSendingAgainTakesAnEffectOnce(t *testing.T) {
 		w.run()
 		id = "same"
 		for _, n := range both {
-			if err := w.engine().Resume(t.Context(), n); err != nil {
+			if err := w.engine().Resume(t.Context(), n, keep.Decision{By: "ann"}); err != nil {
 				t.Fatal(err)
 			}
 		}

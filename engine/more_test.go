@@ -54,7 +54,7 @@ func TestProducerHasMore(t *testing.T) {
 			most = max(most, waiting)
 			return err
 		}
-		if err := w.engine().Trigger(t.Context(), "w", "rows"); err != nil {
+		if err := w.engine().Trigger(t.Context(), "w", "rows", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.run()
@@ -72,7 +72,7 @@ func TestProducerHasMore(t *testing.T) {
 func TestProducerHasMoreAfterACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := moreWorld(t)
-		if err := w.engine().Trigger(t.Context(), "w", "rows"); err != nil {
+		if err := w.engine().Trigger(t.Context(), "w", "rows", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.dieAt, w.skipPoints = engine.AfterCommit, 11 // part 1, its ten events, part 2
@@ -93,7 +93,7 @@ func TestMoreWithoutCheckpoint(t *testing.T) {
 		w.def.Handlers = []keep.Handler{{Name: "rows", Kind: keep.Producer, Schedule: keep.Schedule{Cron: "0 0 1 1 *"}}}
 		w.script["producers.rows"] = func(*call) any { return map[string]any{"more": true} }
 		w.deploy()
-		if err := w.engine().Trigger(t.Context(), "w", "rows"); err != nil {
+		if err := w.engine().Trigger(t.Context(), "w", "rows", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.run()
@@ -111,7 +111,7 @@ func TestProducerReturns(t *testing.T) {
 			w.def.Handlers = []keep.Handler{{Name: "rows", Kind: keep.Producer, Schedule: keep.Schedule{Cron: "0 0 1 1 *"}}}
 			w.script["producers.rows"] = func(c *call) any { c.do("kv.set", "at", 1); return out }
 			w.deploy()
-			if err := w.engine().Trigger(t.Context(), "w", "rows"); err != nil {
+			if err := w.engine().Trigger(t.Context(), "w", "rows", keep.Decision{By: "ann"}); err != nil {
 				t.Fatal(err)
 			}
 			w.run()

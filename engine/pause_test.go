@@ -29,7 +29,7 @@ func TestPauseAJob(t *testing.T) {
 			}
 		})
 		time.Sleep(1500 * time.Millisecond)
-		if err := e.Pause(t.Context(), "w", ""); err != nil {
+		if err := e.Pause(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -44,10 +44,10 @@ func TestPauseAJob(t *testing.T) {
 			!strings.Contains(lifecycle.WaitOf(r, keep.Mutation{}).String(), "a person paused the workflow") {
 			t.Errorf("the run of the paused job is %s: %s", r.Status, lifecycle.WaitOf(r, keep.Mutation{}))
 		}
-		if err := e.Trigger(t.Context(), "w", "remind"); err == nil {
+		if err := e.Trigger(t.Context(), "w", "remind", keep.Decision{By: "ann"}); err == nil {
 			t.Error("run now was accepted with an unfinished run")
 		}
-		if err := e.Resume(t.Context(), "w"); err != nil {
+		if err := e.Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		limit, stop := context.WithTimeout(ctx, time.Hour)
@@ -83,14 +83,14 @@ func TestPauseAConsumer(t *testing.T) {
 				w.publish("in", "a")
 				e := w.engine()
 				time.AfterFunc(time.Minute, func() {
-					if err := e.Pause(t.Context(), "w", "the bank calls"); err != nil {
+					if err := e.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: "the bank calls"}); err != nil {
 						t.Error(err)
 					}
 				})
 				calls := -1
 				time.AfterFunc(time.Hour, func() {
 					calls = w.service.calls
-					if err := e.Resume(t.Context(), "w"); err != nil {
+					if err := e.Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 						t.Error(err)
 					}
 				})
@@ -122,14 +122,14 @@ func TestRunNowDuringARun(t *testing.T) {
 			w.script["producers.h"], w.script["jobs.h"] = body, body
 			w.deploy()
 			w.during(string(kind)+"s.h", func() {
-				if err := w.running.Trigger(t.Context(), "w", "h"); !errors.Is(err, keep.ErrRunOpen) {
+				if err := w.running.Trigger(t.Context(), "w", "h", keep.Decision{By: "ann"}); !errors.Is(err, keep.ErrRunOpen) {
 					t.Errorf("Trigger during a run of a %s: %v, want ErrRunOpen", kind, err)
 				}
 			})
 			if runs != 1 {
 				t.Errorf("%d runs, want 1", runs)
 			}
-			if err := w.engine().Trigger(t.Context(), "w", "h"); err != nil {
+			if err := w.engine().Trigger(t.Context(), "w", "h", keep.Decision{By: "ann"}); err != nil {
 				t.Error(err)
 			}
 			w.run()

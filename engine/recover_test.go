@@ -101,7 +101,7 @@ func TestClockSetBackWhileWaiting(t *testing.T) {
 		time.Sleep(6 * time.Hour)
 		w.deploy()
 		w.run()
-		if err := w.engine().Trigger(t.Context(), "w", "poll"); err != nil {
+		if err := w.engine().Trigger(t.Context(), "w", "poll", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 	})

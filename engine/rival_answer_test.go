@@ -30,7 +30,7 @@ func rivalWorld(t *testing.T, first map[string]any) (w *world, more *bool) {
 	w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
 	w.deploy()
 	w.run()
-	if err := w.engine().Pause(t.Context(), "w", ""); err != nil {
+	if err := w.engine().Pause(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.decide(keep.DidNotHappen); err != nil {
@@ -42,7 +42,7 @@ func rivalWorld(t *testing.T, first map[string]any) (w *world, more *bool) {
 	w.def.Name = "w"
 	w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
 	first["text"] = "good morning"
-	if err := w.engine().Resume(t.Context(), "w"); err != nil {
+	if err := w.engine().Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.run()

@@ -44,7 +44,7 @@ func TestTreatedAsDoneWhateverItsToolIsSince(t *testing.T) {
 						w.service.onCall = lose(1, false)
 						w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Retry, nil }
 						begin("w")
-						if err := w.engine().Pause(t.Context(), "w", ""); err != nil {
+						if err := w.engine().Pause(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 							t.Fatal(err)
 						}
 						if err := w.decide(keep.DidNotHappen); err != nil {
@@ -56,7 +56,7 @@ func TestTreatedAsDoneWhateverItsToolIsSince(t *testing.T) {
 					w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Happened, nil }
 					if c.unique {
 						begin("w")
-					} else if err := w.engine().Resume(t.Context(), "w"); err != nil {
+					} else if err := w.engine().Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 						t.Fatal(err)
 					}
 					w.run()

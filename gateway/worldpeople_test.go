@@ -86,7 +86,7 @@ func (k *holdKind) pauseAll(w *world) {
 		if _, err := w.store.Workflow(ctx, engine.DirectWorkflow); over || err != nil {
 			continue
 		}
-		if err := w.op.Pause(ctx, engine.DirectWorkflow, "to look"); err != nil {
+		if err := w.op.Pause(ctx, engine.DirectWorkflow, keep.Decision{By: "ann", Note: "to look"}); err != nil {
 			w.t.Error(err)
 		}
 		w.holds(true)
@@ -114,7 +114,7 @@ func (k *holdKind) commitIsSlow() {
 // resume has a person resume the calls of agents, also if another one stopped them for the budget.
 func (k *holdKind) resume(w *world) {
 	w.holds(false)
-	if err := w.op.Resume(context.Background(), engine.DirectWorkflow); err != nil {
+	if err := w.op.Resume(context.Background(), engine.DirectWorkflow, keep.Decision{By: "ann"}); err != nil {
 		w.notes("person: %v", err)
 	}
 }

@@ -104,7 +104,7 @@ func TestRunNeedsAHostsFile(t *testing.T) {
 		t.Errorf("asked %q about a call that a host was making", qs[0].Question)
 	}
 	w.wantOnce(t, 1)
-	if err := other.Pause(t.Context(), "w", "for now"); err != nil {
+	if err := other.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: "for now"}); err != nil {
 		t.Errorf("to pause it beside the host: %v", err)
 	}
 }

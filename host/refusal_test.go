@@ -68,7 +68,7 @@ func refusingHost(t *testing.T) (*host.Host, *refusing) {
 // A host knows that its store takes no commits, from the first that was refused until one is taken.
 func TestRefusalIsKnown(t *testing.T) {
 	h, db := refusingHost(t)
-	do := func() error { return h.Pause(t.Context(), "w", "") }
+	do := func() error { return h.Pause(t.Context(), "w", keep.Decision{By: "ann"}) }
 	commit := func(want error) {
 		t.Helper()
 		if err := do(); !errors.Is(err, want) {
@@ -109,7 +109,7 @@ func TestRefusalIsKnown(t *testing.T) {
 	db.err = nil
 	commit(nil)
 	is(nil)
-	do = func() error { return h.Resume(t.Context(), "w") }
+	do = func() error { return h.Resume(t.Context(), "w", keep.Decision{By: "ann"}) }
 	for _, db.err = range lawful {
 		commit(db.err)
 		is(nil)
@@ -121,7 +121,7 @@ func TestRefusalIsKnown(t *testing.T) {
 func TestRefusalEndsWhereNothingHappens(t *testing.T) {
 	h, db := refusingHost(t)
 	db.err = keep.ErrDiskFull
-	if err := h.Pause(t.Context(), "w", ""); !errors.Is(err, keep.ErrDiskFull) {
+	if err := h.Pause(t.Context(), "w", keep.Decision{By: "ann"}); !errors.Is(err, keep.ErrDiskFull) {
 		t.Fatal(err)
 	}
 	if err := h.Count(t.Context()); !errors.Is(err, keep.ErrDiskFull) || h.Refusal().Err == nil {

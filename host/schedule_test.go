@@ -188,7 +188,7 @@ func TestPauseAndResume(t *testing.T) {
 		w.publish("v", "in", "a", "b")
 		w.start()
 		w.wait(time.Second)
-		if err := w.host.Pause(t.Context(), "w", ""); err != nil {
+		if err := w.host.Pause(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.wait(time.Hour)
@@ -203,7 +203,7 @@ func TestPauseAndResume(t *testing.T) {
 		if n := w.service.total(); n != 3 {
 			t.Errorf("%d effects while paused, want 3", n)
 		}
-		if err := w.open().Resume(t.Context(), "w"); err != nil {
+		if err := w.open().Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.run()
@@ -232,17 +232,17 @@ func TestRunNow(t *testing.T) {
 		if n := len(w.runs("w")); n != 0 {
 			t.Fatalf("%d runs at midnight, want none", n)
 		}
-		if err := w.host.Trigger(t.Context(), "w", "daily"); err != nil {
+		if err := w.host.Trigger(t.Context(), "w", "daily", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.wait(time.Minute)
 		if r := w.lastRun("w"); r.Status != keep.StatusPerson {
 			t.Fatalf("run is %s (%v), want paused:person", r.Status, r.Error)
 		}
-		if err := w.host.Trigger(t.Context(), "w", "daily"); !errors.Is(err, keep.ErrRunOpen) {
+		if err := w.host.Trigger(t.Context(), "w", "daily", keep.Decision{By: "ann"}); !errors.Is(err, keep.ErrRunOpen) {
 			t.Errorf("Trigger with an unfinished run: %v, want ErrRunOpen", err)
 		}
-		if err := w.host.Trigger(t.Context(), "w", "nobody"); err == nil {
+		if err := w.host.Trigger(t.Context(), "w", "nobody", keep.Decision{By: "ann"}); err == nil {
 			t.Error("Trigger of an unknown handler: no error")
 		}
 		broken = false
@@ -250,7 +250,7 @@ func TestRunNow(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.wait(time.Minute)
-		if err := w.host.Trigger(t.Context(), "w", "daily"); err != nil {
+		if err := w.host.Trigger(t.Context(), "w", "daily", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		w.wait(time.Minute)

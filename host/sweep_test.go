@@ -65,7 +65,7 @@ func TestSweepGivesWay(t *testing.T) {
 				go func() {
 					defer close(ended)
 					for c.busy && ctx.Err() == nil {
-						if err := h.Pause(t.Context(), "w", "a note"); err != nil {
+						if err := h.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: "a note"}); err != nil {
 							t.Error(err)
 							return
 						}

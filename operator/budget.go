@@ -22,7 +22,8 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 	d.At = o.now()
 	switch d.Action {
 	case keep.Stop:
-		return o.stop(ctx, q.Workflow, cmp.Or(d.Note, "its budget "+q.Budget+" was used up"))
+		d.Note = cmp.Or(d.Note, "its budget "+q.Budget+" was used up")
+		return o.stop(ctx, q.Workflow, d)
 	case keep.Raise:
 		var err error
 		if d.At, err = o.beginRaise(ctx, q, d); err != nil {
@@ -39,9 +40,9 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 }
 
 // stop pauses a workflow. Of one that is paused already the note says why, and stays.
-func (o *Operator) stop(ctx context.Context, name keep.WorkflowName, note string) error {
+func (o *Operator) stop(ctx context.Context, name keep.WorkflowName, d keep.Decision) error {
 	for {
-		err := o.PauseRunning(ctx, name, note)
+		err := o.PauseRunning(ctx, name, d)
 		if !errors.Is(err, keep.ErrStale) {
 			return err
 		}

@@ -63,19 +63,26 @@ func TestStopKeepsTheNoteOfAPause(t *testing.T) {
 	commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: noon, Definition: keep.Definition{Name: "w"}}}, keep.OpenEscalation{Escalation: q})
 	o := newOperator(t, s)
 	for _, tt := range []struct{ before, want string }{{"it pays twice", "it pays twice"}, {"", "no money"}} {
-		if err := o.Resume(t.Context(), "w"); err != nil {
+		if err := o.Resume(t.Context(), "w", keep.Decision{By: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 		if tt.before != "" {
-			if err := o.Pause(t.Context(), "w", tt.before); err != nil {
+			if err := o.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: tt.before}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := o.Decide(t.Context(), q.ID, keep.Decision{Action: keep.Stop, By: "ann", Note: "no money"}); err != nil {
+		if err := o.Decide(t.Context(), q.ID, keep.Decision{Action: keep.Stop, By: "bob", From: "web", Note: "no money"}); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		if w, err := s.Workflow(t.Context(), "w"); err != nil || !w.Paused || w.PauseNote != tt.want {
 			t.Errorf("paused %t with the note %q, %v, want %q", w.Paused, w.PauseNote, err, tt.want)
 		}
+	}
+	list, err := s.Decided(t.Context(), keep.WorkflowName("w").Subject())
+	if err != nil || len(list) != 3 {
+		t.Fatalf("recorded is %+v, %v, want a pause, a resume and a pause", list, err)
+	}
+	if d := list[2].Decision; d.Action != keep.Pause || d.By != "bob" || d.From != "web" || d.Note != "no money" {
+		t.Errorf("the stop is recorded as %+v", d)
 	}
 }

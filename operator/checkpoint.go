@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/canonical"
@@ -25,8 +26,7 @@ type CheckpointChange struct {
 // SetCheckpoint sets one value of a producer's checkpoint, or deletes it if value is nil. With preview it
 // only says what that would change. Events and inputs that the producer made before stay; what it publishes again
 // under the same id is no new event, and what it does not read any more is not missed by anybody. Who did it, by
-// which surface and why is in the log of the producer's last run, without the value. While the producer runs it is
-// refused as ResetCheckpoint is.
+// which surface and why is recorded, without the value. While the producer runs it is refused as ResetCheckpoint is.
 func (o *Operator) SetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, key string, value json.RawMessage, d keep.Decision, preview bool) (CheckpointChange, error) {
 	return o.setCheckpoint(ctx, w, h, key, nil, value, d, preview)
 }
@@ -84,21 +84,22 @@ func (o *Operator) setCheckpoint(ctx context.Context, w keep.WorkflowName, h kee
 		set = append(set, *over)
 	}
 	set = append(set, keep.SetKV{Producer: checkpointOf(def), Key: key, Value: value})
-	return change, o.writeCheckpoint(ctx, w, h, d, fmt.Sprintf("checkpoint value %q %s", key, what), set...)
+	d.Action, d.Note = keep.SetCheckpoint, strings.TrimSuffix(fmt.Sprintf("value %q %s; %s", key, what, d.Note), "; ")
+	return change, o.writeCheckpoint(ctx, w, def, d, set...)
 }
 
 // ResetCheckpoint makes a producer begin where it began at first: its ctx.kv is empty
 // at its next run. Nobody sees what was in it. Events and inputs that it made before
 // stay; what it publishes again under the same id is no new event. While the producer
 // runs it is refused with ErrRunOpen, as far as this host knows; a run of which it does not
-// know, as on another host, stores nothing, and begins anew. Who did it is in the log of the
-// producer's last run.
+// know, as on another host, stores nothing, and begins anew. Who did it is recorded.
 func (o *Operator) ResetCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision) error {
 	def, err := o.producer(ctx, w, h)
 	if err != nil {
 		return err
 	}
-	return o.writeCheckpoint(ctx, w, h, d, "checkpoint reset", keep.ResetKV{Producer: checkpointOf(def)})
+	d.Action = keep.ResetCheckpoint
+	return o.writeCheckpoint(ctx, w, def, d, keep.ResetKV{Producer: checkpointOf(def)})
 }
 
 // checkpointOf returns the name under which the checkpoint of a producer is kept.
@@ -106,49 +107,32 @@ func checkpointOf(h keep.Handler) keep.HandlerName { return keep.HandlerName(h.I
 
 // producer returns a producer of the current version, with the topics to which it may publish.
 func (o *Operator) producer(ctx context.Context, w keep.WorkflowName, h keep.HandlerName) (keep.Handler, error) {
-	wf, err := o.store.Workflow(ctx, w)
+	of, err := o.definition(ctx, w)
 	if err != nil {
 		return keep.Handler{}, err
 	}
-	v, err := o.store.Deployment(ctx, w, wf.Version)
-	if err != nil {
-		return keep.Handler{}, err
-	}
-	def, ok := v.Definition.Handler(h)
+	def, ok := of.Handler(h)
 	if !ok || def.Kind != keep.Producer {
 		return keep.Handler{}, &keep.NotFoundError{What: "producer", ID: string(w) + "/" + string(h)}
 	}
-	def.Publishes = v.Definition.MayPublish(def)
+	def.Publishes = of.MayPublish(def)
 	return def, nil
 }
 
-// writeCheckpoint commits what a person changes in a checkpoint, with a line about it.
-func (o *Operator) writeCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.HandlerName, d keep.Decision, did string, changes ...keep.Change) error {
+// writeCheckpoint commits what a person changes in a checkpoint, with the record of it.
+func (o *Operator) writeCheckpoint(ctx context.Context, w keep.WorkflowName, h keep.Handler, d keep.Decision, changes ...keep.Change) error {
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {
 		return err
 	}
-	busy := slices.ContainsFunc(runs, func(r keep.Run) bool { return r.Status == keep.StatusActive && r.Handler == h })
+	busy := slices.ContainsFunc(runs, func(r keep.Run) bool { return r.Status == keep.StatusActive && r.Handler == h.Name })
 	if o.cfg.Executor.Executing(w) || busy {
-		return fmt.Errorf("change the checkpoint of %s of %s: %w", h, w, keep.ErrRunOpen)
-	}
-	states, err := o.store.Handlers(ctx, w)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("%s by %s, from the %s", did, d.By, d.From)
-	if d.Note != "" {
-		text += "; note: " + d.Note
+		return fmt.Errorf("change the checkpoint of %s of %s: %w", h.Name, w, keep.ErrRunOpen)
 	}
 	now := o.now()
-	for _, s := range states {
-		if s.Handler == h && s.LastRun != "" {
-			changes = append(changes, keep.AppendLogs{Lines: []keep.LogLine{{Run: s.LastRun, At: now, Level: "info", Text: text}}})
-		}
-	}
-	if err := o.decided(ctx, w, now, changes...); err != nil {
+	if err := o.decided(ctx, w, now, append(changes, decidedAbout(h.Subject(w), d.Action, d, now))...); err != nil {
 		return err
 	}
-	o.log.InfoContext(ctx, did, "workflow", w, "handler", h, "by", d.By)
+	o.log.InfoContext(ctx, "checkpoint changed", "workflow", w, "handler", h.Name, "action", d.Action, "by", d.By)
 	return nil
 }

@@ -1,6 +1,8 @@
 package operator_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	input := keep.Subject{Workflow: "w", Kind: keep.AboutInput, ID: "in_1"}
 	about := keep.Subject{Workflow: "w", Kind: keep.AboutEvent, Topic: "t", ID: "m"}
 	item := keep.Subject{Workflow: "w", Kind: keep.AboutItem, ID: "i"}
+	producer := keep.Subject{Workflow: "w", Kind: keep.AboutHandler, ID: "p"} // by the first name that it had
 	for name, c := range map[string]struct {
 		about keep.Subject
 		do    []func(*operator.Operator) error
@@ -59,8 +62,26 @@ func TestDecisionsAreRecorded(t *testing.T) {
 			func(o *operator.Operator) error { return o.SkipAttempt(ctx, "w", "i", 1, of) },
 			func(o *operator.Operator) error { return o.ReprocessItem(ctx, "w", "i", of) },
 		}, []keep.Action{keep.Skip, keep.Unskip, keep.Skip, keep.Reprocess}},
+		"a workflow": {keep.WorkflowName("w").Subject(), []func(*operator.Operator) error{
+			func(o *operator.Operator) error { return o.Resume(ctx, "w", of) }, // is not paused
+			func(o *operator.Operator) error { return o.Pause(ctx, "w", of) },
+			func(o *operator.Operator) error { return o.Pause(ctx, "w", of) }, // is paused, with that note
+			func(o *operator.Operator) error { return o.Resume(ctx, "w", of) },
+			func(o *operator.Operator) error { return o.PauseRunning(ctx, "w", of) },
+			func(o *operator.Operator) error { return refused(o.PauseRunning(ctx, "w", of)) },
+			func(o *operator.Operator) error { return o.ResumePaused(ctx, "w", of.Note, of) },
+			func(o *operator.Operator) error { return refused(o.ResumePaused(ctx, "w", of.Note, of)) },
+		}, []keep.Action{keep.Pause, keep.Resume, keep.Pause, keep.Resume}},
+		"a producer": {producer, []func(*operator.Operator) error{
+			func(o *operator.Operator) error { return o.Trigger(ctx, "w", "fetch", of) },
+			func(o *operator.Operator) error { return o.ResetCheckpoint(ctx, "w", "fetch", of) },
+		}, []keep.Action{keep.Trigger, keep.ResetCheckpoint}},
 	} {
 		s := memory.New()
+		def := keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{{Name: "fetch", Items: "p", Kind: keep.Producer},
+			{Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}
+		commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: noon, Definition: def}},
+			keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "fetch", Kind: keep.Producer}})
 		commit(t, s, keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", Source: "s", Type: "t", ExternalID: "1", CreatedAt: noon}}, keep.Publish{Event: event},
 			keep.PutItem{Item: keep.Item{Workflow: "w", ID: "i", Status: keep.ItemProcessing, Attempt: 1, CreatedAt: noon, UpdatedAt: noon}})
 		o := newOperator(t, s)
@@ -85,6 +106,14 @@ func TestDecisionsAreRecorded(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// refused turns what was refused into nothing, and nothing into an error.
+func refused(err error) error {
+	if errors.Is(err, keep.ErrStale) {
+		return nil
+	}
+	return fmt.Errorf("%w, want stale", err)
 }
 
 // Who leaves all that was there at a time does not leave what somebody took up again since, by its input or by one of its events.

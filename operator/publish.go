@@ -54,16 +54,12 @@ func (o *Operator) Publish(ctx context.Context, p Publication) (ev keep.Event, c
 // topicOf returns the name by which the database has a topic, and refuses one that the current
 // version does not declare.
 func (o *Operator) topicOf(ctx context.Context, w keep.WorkflowName, topic keep.TopicName) (keep.TopicName, error) {
-	wf, err := o.store.Workflow(ctx, w)
+	def, err := o.definition(ctx, w)
 	if err != nil {
 		return "", err
 	}
-	d, err := o.store.Deployment(ctx, w, wf.Version)
-	if err != nil {
-		return "", err
-	}
-	stored := d.Definition.TopicOf(topic)
-	if !d.Definition.HasTopic(stored) {
+	stored := def.TopicOf(topic)
+	if !def.HasTopic(stored) {
 		return "", &keep.NotFoundError{What: "topic", ID: string(w) + "/" + string(topic)}
 	}
 	return stored, nil

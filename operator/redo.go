@@ -237,13 +237,9 @@ func (o *Operator) cameWith(ctx context.Context, r RedoRequest) (events []keep.E
 
 // readers returns the consumers of the current version by the topics that they read.
 func (o *Operator) readers(ctx context.Context, w keep.WorkflowName) (map[keep.TopicName][]keep.HandlerName, error) {
-	wf, err := o.store.Workflow(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	d, err := o.store.Deployment(ctx, w, wf.Version)
+	def, err := o.definition(ctx, w)
 	readers := make(map[keep.TopicName][]keep.HandlerName)
-	for _, h := range d.Definition.Handlers {
+	for _, h := range def.Handlers {
 		for _, t := range h.Subscribe {
 			readers[t] = append(readers[t], h.Name)
 		}

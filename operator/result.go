@@ -103,15 +103,11 @@ func (o *Operator) readsResult(ctx context.Context, q keep.Escalation) (bool, er
 	if err != nil {
 		return false, err
 	}
-	w, err := o.store.Workflow(ctx, q.Workflow)
+	def, err := o.definition(ctx, q.Workflow)
 	if err != nil {
 		return false, err
 	}
-	v, err := o.store.Deployment(ctx, q.Workflow, w.Version)
-	if err != nil {
-		return false, err
-	}
-	h, declared := v.Definition.Handler(run.Handler)
+	h, declared := def.Handler(run.Handler)
 	return declared && !h.IgnoresResult, nil
 }
 

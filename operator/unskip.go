@@ -190,21 +190,17 @@ func readers(topics map[keep.TopicName]bool) func(keep.Handler) bool {
 // lookAgain returns the changes by which handlers of the current version look again at what they
 // passed over.
 func (o *Operator) lookAgain(ctx context.Context, w keep.WorkflowName, is func(keep.Handler) bool) (changes []keep.Change, err error) {
-	wf, err := o.store.Workflow(ctx, w)
+	def, err := o.definition(ctx, w)
 	if isNotFound(err) { // no version of it was deployed
 		return nil, nil
 	} else if err != nil {
-		return nil, err
-	}
-	d, err := o.store.Deployment(ctx, w, wf.Version)
-	if err != nil {
 		return nil, err
 	}
 	states, err := o.store.Handlers(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	for _, h := range d.Definition.Handlers {
+	for _, h := range def.Handlers {
 		known := slices.ContainsFunc(states, func(s keep.HandlerState) bool { return s.Handler == h.Name })
 		if known && is(h) {
 			changes = append(changes, keep.LookAgain{Handler: h.Name})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -14,10 +15,11 @@ import (
 // ActRedo is the action of an Act by which a person had an event done again.
 const ActRedo keep.Action = "redo"
 
-// An Act is what a person did with an input, an event or an item, beside answers to questions.
+// An Act is what a person did with an input, an event, an item or a workflow, beside answers to questions.
 type Act struct {
 	keep.Decision
-	Input keep.InputID // of an event: the input about which it was decided; empty: the event itself
+	Input   keep.InputID     // of an event: the input about which it was decided; empty: the event itself
+	Handler keep.HandlerName // of a workflow: the producer or job about which it was decided; empty: the workflow itself
 }
 
 // Did says what was done, as a heading.
@@ -31,13 +33,24 @@ func (a Act) Did() string {
 		return "Reprocessed"
 	case ActRedo:
 		return "Done again"
+	case keep.Pause:
+		return "Paused"
+	case keep.Resume:
+		return "Resumed"
+	case keep.Trigger:
+		return "Run asked for"
+	case keep.SetCheckpoint:
+		return "Checkpoint changed"
+	case keep.ResetCheckpoint:
+		return "Checkpoint reset"
 	}
 	return string(a.Action)
 }
 
 // sentence tells it.
 func (a Act) sentence() string {
-	what := map[keep.Action]string{keep.Skip: "skipped it", keep.Unskip: "undid its skip", keep.Reprocess: "had it start over", ActRedo: "had it done again"}[a.Action]
+	what := map[keep.Action]string{keep.Skip: "skipped it", keep.Unskip: "undid its skip", keep.Reprocess: "had it start over", ActRedo: "had it done again",
+		keep.Pause: "paused it"}[a.Action]
 	if a.Input != "" {
 		what += " with input " + string(a.Input)
 	}
@@ -78,8 +91,44 @@ func ActsOfEvent(ctx context.Context, s store.Decisions, ev keep.Event) (acts []
 			acts = append(acts, a)
 		}
 	}
+	return byTime(acts), nil
+}
+
+// ActsOfWorkflow returns what people did with a workflow, and with the producers and jobs of its current version, oldest first. That
+// something asks for many runs leaves who paused the workflow in sight: of each of them the newest keep.MaxDecided are read.
+func ActsOfWorkflow(ctx context.Context, s store.Decisions, w keep.WorkflowName, def keep.Definition) ([]Act, error) {
+	acts, err := Acts(ctx, s, w.Subject())
+	for _, h := range def.Handlers {
+		if err != nil || h.Kind == keep.Consumer {
+			continue
+		}
+		var list []Act
+		list, err = Acts(ctx, s, h.Subject(w))
+		for _, a := range list {
+			a.Handler = h.Name
+			acts = append(acts, a)
+		}
+	}
+	return byTime(acts), err
+}
+
+// byTime sorts acts by time. Those of one thing stay in the order in which they were decided if their times do not say otherwise.
+func byTime(acts []Act) []Act {
 	slices.SortStableFunc(acts, func(a, b Act) int { return a.At.Compare(b.At) })
-	return acts, nil
+	return acts
+}
+
+// PauseOf returns who paused a workflow that is paused, of what people did with it; nil: that is in no record.
+func PauseOf(w keep.Workflow, acts []Act) *Act {
+	for i, a := range slices.Backward(acts) {
+		switch {
+		case !w.Paused || a.Action == keep.Resume, a.Action == keep.Pause && !strings.HasPrefix(w.PauseNote, a.Note):
+			return nil // an older Keep paused it since
+		case a.Action == keep.Pause:
+			return &acts[i]
+		}
+	}
+	return nil
 }
 
 // acted returns sentences of acts.

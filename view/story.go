@@ -139,7 +139,7 @@ func (t *teller) ofEvent(ev keep.Event) (Story, error) {
 
 // queued says what an event waits for that no run has.
 func (t *teller) queued(ev keep.Event) (string, error) {
-	_, d, err := inForce(t.ctx, t.s, ev.Workflow)
+	w, d, err := inForce(t.ctx, t.s, ev.Workflow)
 	if err != nil {
 		return "", err
 	}
@@ -150,14 +150,24 @@ func (t *teller) queued(ev keep.Event) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if st.Paused[ev.Workflow] {
-		return fmt.Sprintf("Waits until %s is resumed: it is paused.", ev.Workflow), nil
+	if w.Paused {
+		return t.paused(w)
 	}
 	open := st.Runs[ev.Workflow]
 	if first := First(holding(d.Definition, ev, open)); first != nil {
 		return fmt.Sprintf("Waits in line behind %s. %s", first.ID, first.Wait), nil
 	}
 	return "Waits for a consumer to take it." + heldKeys(d.Definition, ev.Topic, open), nil
+}
+
+// paused says what waits for a workflow to be resumed, and who paused it.
+func (t *teller) paused(w keep.Workflow) (string, error) {
+	acts, err := Acts(t.ctx, t.s, w.Name.Subject())
+	wait := fmt.Sprintf("Waits until %s is resumed: it is paused.", w.Name)
+	if a := PauseOf(w, acts); a != nil {
+		wait += " " + a.sentence()
+	}
+	return wait, err
 }
 
 // holding returns the open runs that an event surely waits for: those that hold up the workflow, the one that is

@@ -318,7 +318,7 @@ func TestLive(t *testing.T) {
 	ada.open("/workflows/mails")
 	ada.says("idle")
 	ada.sees("document.querySelector('#live-state').textContent == 'live'")
-	w.must(w.host.Pause(t.Context(), "mails", ""))
+	w.must(w.host.Pause(t.Context(), "mails", keep.Decision{By: "ann"}))
 	ada.says("paused")
 	ada.shot("live-paused")
 }
@@ -331,7 +331,7 @@ func TestLiveAfterTheSession(t *testing.T) {
 	b.open("/workflows/refunds")
 	b.sees("document.querySelector('#live-state').textContent == 'live'")
 	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: "none", URL: w.site.URL})
-	w.must(w.host.Pause(t.Context(), "refunds", ""))
+	w.must(w.host.Pause(t.Context(), "refunds", keep.Decision{By: "ann"}))
 	b.sees("document.querySelector('#live-state').textContent == 'not up to date: the server answers 403'")
 	b.says("refund.wanted")
 }
@@ -366,7 +366,7 @@ func TestReconnect(t *testing.T) {
 	b.open("/workflows/refunds")
 	b.sees("document.querySelector('#live-state').textContent == 'live'")
 	w.site.CloseClientConnections() // as a proxy or a restart does
-	w.must(w.host.Pause(t.Context(), "refunds", ""))
+	w.must(w.host.Pause(t.Context(), "refunds", keep.Decision{By: "ann"}))
 	b.says("paused")
 }
 

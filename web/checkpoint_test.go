@@ -73,7 +73,7 @@ func TestSetCheckpoint(t *testing.T) {
 	w.began("counter", "count")
 	w.trigger("counter", "count")
 	const page = "/workflows/counter/checkpoint"
-	ran := w.ran("counter", "count")
+	w.ran("counter", "count")
 	for _, role := range []access.Role{access.Viewer, access.Operator, access.Author} {
 		c := w.as("ada", role)
 		if a := c.get(page + "?handler=count"); strings.Contains(a.body, "Value, as JSON") || strings.Contains(a.body, "What it has") {
@@ -91,7 +91,7 @@ func TestSetCheckpoint(t *testing.T) {
 	root.post(page+"/values", "handler", "count", "key", "other", "verb", "delete").want(t, http.StatusBadRequest, "not set")
 	root.post(page+"/values", append(shown(), "key", "n", "value", " 41 ", "verb", "set", "note", "the feed was restored")...).want(t, http.StatusOK,
 		"The value is changed", `<td class="mono">41</td>`)
-	root.get("/runs/"+string(ran)).want(t, http.StatusOK, "checkpoint value &#34;n&#34; set by root, from the web; note: the feed was restored")
+	root.get("/workflows/counter").want(t, http.StatusOK, `<dt>Checkpoint changed</dt><dd>by <bdi>root</bdi> (web)`, "value &#34;n&#34; set; the feed was restored</bdi> · count</dd>")
 	w.trigger("counter", "count")
 	root.get("/runs/"+string(w.ran("counter", "count"))).want(t, http.StatusOK, "counted to 42")
 	root.post(page+"/values", append(shown(), "key", "n", "verb", "delete")...).want(t, http.StatusOK, "Nothing: its next run begins as the first one.")

@@ -38,6 +38,30 @@ func TestHistoryOfManyDecisions(t *testing.T) {
 	}
 }
 
+// The page of a workflow says who paused it, when, from where and with which note, and how it was resumed; notes are text, whatever is in them.
+func TestWhoPausedAWorkflow(t *testing.T) {
+	db := memory.New()
+	now := keepNow()
+	h := keep.Handler{Name: "fetch", Kind: keep.Producer}
+	commit(t, db, "w", now, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Code: []byte("x"), Definition: keep.Definition{Name: "w", Handlers: []keep.Handler{h}}, CreatedAt: now}},
+		keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: h.Name, Kind: h.Kind}})
+	ask := pagesWith(t, db)
+	const page = "/workflows/w"
+	ask("POST", page+"/run", map[string][]string{"handler": {"fetch"}}).want(t, http.StatusSeeOther)
+	ask("POST", page+"/pause", map[string][]string{"note": {"<b>it pays\n\u202etwice"}}).want(t, http.StatusSeeOther)
+	shown := ask("GET", page, nil)
+	shown.want(t, http.StatusOK, "Paused by <bdi>ada</bdi> (web), ", `: <bdi class="lines">&lt;b&gt;it pays`+"\n", "<dt>Run asked for</dt><dd>by <bdi>ada</bdi> (web)", "· fetch</dd>", "<dt>Paused</dt>")
+	_, form, _ := strings.Cut(shown.body, `action="/workflows/w/resume"`)
+	in := hiddenIn(t, form)
+	in.Set("note", "it is mended")
+	ask("POST", page+"/resume", in).want(t, http.StatusSeeOther)
+	again := ask("GET", page, nil)
+	again.want(t, http.StatusOK, "<dt>Resumed</dt><dd>by <bdi>ada</bdi> (web)", "it is mended", "<dt>Paused</dt>")
+	if strings.Contains(again.body, "Paused by") {
+		t.Error("the page says who paused a workflow that is not paused")
+	}
+}
+
 // Who answered a question about an item is said on its page; and the skip of one with a call of which nobody knows is not offered to
 // be undone, which would be refused.
 func TestItemSaysWhoAnsweredAboutIt(t *testing.T) {

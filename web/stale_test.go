@@ -224,21 +224,21 @@ func TestPauseIsOfWhatWasShown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do(actor.Pause(t.Context(), "w", note))
+	do(actor.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: note}))
 	form := func(body string) url.Values {
 		_, body, _ = strings.Cut(body, `action="/workflows/w/resume"`)
 		return hiddenIn(t, body)
 	}
 	shown := form(ask("GET", "/workflows/w", nil).body)
-	do(actor.Resume(t.Context(), "w"))
-	do(actor.Pause(t.Context(), "w", "it pays twice"))
+	do(actor.Resume(t.Context(), "w", keep.Decision{By: "ann"}))
+	do(actor.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: "it pays twice"}))
 	ask("POST", "/workflows/w/resume", shown).want(t, http.StatusConflict, "Not in this state")
 	ask("POST", "/workflows/w/pause", url.Values{"note": {"lunch"}}).want(t, http.StatusConflict, "Not in this state")
 	if w, err := db.Workflow(t.Context(), "w"); err != nil || !w.Paused || w.PauseNote != "it pays twice" {
 		t.Errorf("paused %t with note %q, %v", w.Paused, w.PauseNote, err)
 	}
 	// What the page shows is done, whatever the note has that no field keeps.
-	do(actor.Pause(t.Context(), "w", note))
+	do(actor.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: note}))
 	ask("POST", "/workflows/w/resume", form(ask("GET", "/workflows/w", nil).body)).want(t, http.StatusSeeOther)
 	if w, err := db.Workflow(t.Context(), "w"); err != nil || w.Paused {
 		t.Errorf("paused %t, %v", w.Paused, err)

@@ -182,7 +182,7 @@ func TestPausedWhileWritten(t *testing.T) {
 	x, y := b.spot("#do button")
 	b.click("#pause-note")
 	b.keys("stop since ")
-	w.must(w.host.Pause(t.Context(), "refunds", "bob's"))
+	w.must(w.host.Pause(t.Context(), "refunds", keep.Decision{By: "ann", Note: "bob's"}))
 	b.says("bob's")
 	b.keys("order 11 is wrong")
 	if got := eval[string](b, "document.activeElement.value + ''"); got != "stop since order 11 is wrong" {

@@ -60,6 +60,7 @@ type workflowData struct {
 	Late     []view.Late
 	Missing  []view.Missing // it, if no host can execute it
 	Grants   []keep.Grant   // newest first; none: it was never given one
+	Acts     []view.Act     // what people did with it and its producers and jobs, oldest first
 	Compare  *compareForm   // nil: this host compares no versions
 	Plans    bool           // this host plans it
 }
@@ -80,6 +81,9 @@ func (d workflowData) OfAgents() bool {
 
 // Before returns the grants that were replaced, newest first.
 func (d workflowData) Before() []keep.Grant { return d.Grants[min(1, len(d.Grants)):] }
+
+// PausedBy returns who paused it; nil: it is not paused, or that is in no record.
+func (d workflowData) PausedBy() *view.Act { return view.PauseOf(d.Workflow, d.Acts) }
 
 // A handlerRow is a handler with what the host remembers of it.
 type handlerRow struct {
@@ -153,6 +157,9 @@ func (s *site) workflow(r *http.Request) (page, error) {
 	}
 	d.Deployed = d.Versions[i]
 	if d.Grants, err = s.cfg.Store.GrantsBefore(ctx, w.Name); err != nil {
+		return p, err
+	}
+	if d.Acts, err = view.ActsOfWorkflow(ctx, s.cfg.Store, w.Name, d.Deployed.Definition); err != nil {
 		return p, err
 	}
 	if d.Proposed, err = s.cfg.Store.Proposals(ctx, w.Name); err != nil {
@@ -333,14 +340,11 @@ func (s *site) pause(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := parseForm(r); err != nil {
-		return "", "", err
-	}
-	note, err := noteOf(r.PostForm)
+	d, err := decisionOf(r)
 	if err != nil {
 		return "", "", err
 	}
-	return "/workflows/" + string(w), "paused", s.cfg.Actor.PauseRunning(r.Context(), w, note)
+	return "/workflows/" + string(w), "paused", s.cfg.Actor.PauseRunning(r.Context(), w, d)
 }
 
 // resume ends the pause that the page showed, by its note: who paused for another reason since is not passed over.
@@ -349,13 +353,14 @@ func (s *site) resume(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := parseForm(r); err != nil {
+	d, err := decisionOf(r)
+	if err != nil {
 		return "", "", err
 	}
 	if r.PostForm.Get("of") != noteMark(w.PauseNote) {
 		return "", "", fmt.Errorf("%s is not paused with the note that was shown: %w", w.Name, keep.ErrStale)
 	}
-	return "/workflows/" + string(w.Name), "resumed", s.cfg.Actor.ResumePaused(r.Context(), w.Name, w.PauseNote)
+	return "/workflows/" + string(w.Name), "resumed", s.cfg.Actor.ResumePaused(r.Context(), w.Name, w.PauseNote, d)
 }
 
 // noteMark tells one note from another in a field that keeps no note as it is: browsers change the ends of its lines.
@@ -380,7 +385,8 @@ func (s *site) trigger(r *http.Request) (to, did string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if err := parseForm(r); err != nil {
+	by, err := decisionOf(r)
+	if err != nil {
 		return "", "", err
 	}
 	d, err := s.cfg.Store.Deployment(r.Context(), w.Name, w.Version)
@@ -395,5 +401,5 @@ func (s *site) trigger(r *http.Request) (to, did string, err error) {
 	case h.Kind == keep.Consumer:
 		return "", "", refusef("%s is a consumer; it runs when an event comes", name)
 	}
-	return "/workflows/" + string(w.Name), "triggered", s.cfg.Actor.Trigger(r.Context(), w.Name, name)
+	return "/workflows/" + string(w.Name), "triggered", s.cfg.Actor.Trigger(r.Context(), w.Name, name, by)
 }

@@ -271,7 +271,7 @@ func (w *world) trigger(name keep.WorkflowName, h keep.HandlerName) {
 	w.Helper()
 	before := w.ran(name, h)
 	w.until(string(name)+" is free", func() bool { // it may look once more for events
-		err := w.host.Trigger(w.Context(), name, h)
+		err := w.host.Trigger(w.Context(), name, h, keep.Decision{By: "ann"})
 		if !errors.Is(err, keep.ErrRunOpen) {
 			w.must(err)
 		}

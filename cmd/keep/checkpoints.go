@@ -58,8 +58,8 @@ func (a *app) setCheckpointCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "set WORKFLOW PRODUCER KEY JSON", Short: "Set one value of a checkpoint",
 		Long: `Set shows what a value is and what it would be, and the command that sets it: with --yes, and with --seen, by which
-nothing is changed if the value is another one by then. The next run of the producer begins there. Who did it, and why, is in
-the log of the producer's last run.`,
+nothing is changed if the value is another one by then. The next run of the producer begins there. keep workflows
+show says who did it, and why.`,
 		Args: cobra.ExactArgs(4),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			// A text without its quotes is the usual mistake, and would be refused by the host in other words.
@@ -72,7 +72,7 @@ the log of the producer's last run.`,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, only show what would change")
 	cmd.Flags().StringVar(&in.Seen, "seen", "", seenValueUsage)
-	cmd.Flags().StringVar(&in.Note, "note", "", "why: `text` for the log of the run")
+	cmd.Flags().StringVar(&in.Note, "note", "", "why: `text` for the history of the workflow")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
 }
@@ -114,7 +114,7 @@ value needs the role admin.`,
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, only say what would happen")
 	cmd.Flags().StringVar(&seen, "seen", "", seenValueUsage)
-	cmd.Flags().StringVar(&note, "note", "", "why: `text` for the log of the run")
+	cmd.Flags().StringVar(&note, "note", "", "why: `text` for the history of the workflow")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd
 }

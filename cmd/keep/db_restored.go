@@ -10,6 +10,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
+	"github.com/keep-run/keep/cmd/keep/internal/daemon"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
@@ -101,7 +102,7 @@ func (a *app) restored(ctx context.Context, anyway bool) error {
 			fmt.Fprintf(a.Err, "The log of the file that was there before is %s now.\n", terminal.Short(aside))
 		}
 	}
-	if err := (transfer.Mover{Now: a.Now(), Anyway: anyway}).Restore(ctx, place); err != nil {
+	if err := (transfer.Mover{Now: a.Now(), By: daemon.User(), Anyway: anyway}).Restore(ctx, place); err != nil {
 		return exit.NoDatabase(err)
 	}
 	report := restoredReport{DB: place.Name(), Workflows: []restoredWorkflow{}}

@@ -78,6 +78,9 @@ func (a *app) addActs(s *terminal.Sheet, acts []api.Act) {
 		if h.Input != nil {
 			with = ", with input " + string(*h.Input)
 		}
+		if h.Handler != nil {
+			with = " of " + string(*h.Handler)
+		}
 		s.Add(string(h.What), "%s by %s%s%s", a.At(h.At), terminal.Clean(h.By), with, terminal.Clean(noted(h.Note)))
 	}
 }

@@ -50,6 +50,7 @@ a note that says so; one that was paused before stays as it is.`,
 
 // resumeCmd undoes pauseCmd, and no more than that.
 func (a *app) resumeCmd() *cobra.Command {
+	var note string
 	var all bool
 	cmd := &cobra.Command{
 		Use: "resume WORKFLOW | --all", Short: "Let a paused workflow continue",
@@ -64,14 +65,15 @@ that a person paused by name, and those that wait after a restore.`,
 					if !w.Paused || w.PauseNote == nil || *w.PauseNote != allPaused && !strings.HasPrefix(*w.PauseNote, allPaused+": ") {
 						return w, nil
 					}
-					return c.ResumePaused(ctx, w.Name, *w.PauseNote)
+					return c.Resume(ctx, w.Name, api.Resume{Note: note, IfNote: w.PauseNote})
 				})
 			}
 			return a.setPaused(cmd.Context(), func(ctx context.Context, c *api.Client) (api.Workflow, error) {
-				return c.Resume(ctx, keep.WorkflowName(args[0]))
+				return c.Resume(ctx, keep.WorkflowName(args[0]), api.Resume{Note: note})
 			})
 		},
 	}
+	cmd.Flags().StringVar(&note, "note", "", "why: a `TEXT` that is kept with who resumed it")
 	cmd.Flags().BoolVar(&all, "all", false, "resume every workflow that keep pause --all paused")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames)
 	return cmd

@@ -12,6 +12,7 @@ import (
 // triggerCmd asks for a run; it makes none itself. Without a host the request waits in the database
 // until one starts.
 func (a *app) triggerCmd() *cobra.Command {
+	var note string
 	cmd := &cobra.Command{
 		Use:   "trigger WORKFLOW [HANDLER]",
 		Short: "Run a producer or a job now",
@@ -24,18 +25,19 @@ unfinished run. A workflow with one producer or job needs no HANDLER.`,
 			if len(args) == 2 {
 				handler = keep.HandlerName(args[1])
 			}
-			return a.trigger(cmd.Context(), keep.WorkflowName(args[0]), handler)
+			return a.trigger(cmd.Context(), keep.WorkflowName(args[0]), handler, note)
 		},
 	}
+	cmd.Flags().StringVar(&note, "note", "", "why: a `TEXT` that is kept with who asked for it")
 	cmd.ValidArgsFunction = a.byPosition(workflowNames, startable)
 	return cmd
 }
 
 // trigger records the request. What it is refused for is known to the host of the
 // database: an open run in the same transaction.
-func (a *app) trigger(ctx context.Context, name keep.WorkflowName, handler keep.HandlerName) error {
+func (a *app) trigger(ctx context.Context, name keep.WorkflowName, handler keep.HandlerName, note string) error {
 	return a.decide(ctx, func(c *api.Client) error {
-		w, err := c.Trigger(ctx, name, handler)
+		w, err := c.Trigger(ctx, name, handler, note)
 		if err != nil {
 			return err
 		}

@@ -91,6 +91,7 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 	if w.PauseNote != nil {
 		s.Add("paused", "%s", terminal.Clean(*w.PauseNote))
 	}
+	a.addActsOfWorkflow(&s, w.History)
 	if w.Intent != nil {
 		s.Add("intent", "%s", terminal.Clean(*w.Intent))
 	}
@@ -127,6 +128,27 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 		t.Add(string(h.Name), string(h.Kind), handlerWhen(h), next, terminal.OrDash(h.LastRun))
 	}
 	return t.Print(a.Out, a.OutInk)
+}
+
+// maxActsShown is how many of the things that people did with a workflow, and how many with its handlers, are shown with it.
+const maxActsShown = 5
+
+// addActsOfWorkflow adds the newest of what people did with a workflow, and with its handlers: runs that something asks for all the time do
+// not take the place of who paused it.
+func (a *app) addActsOfWorkflow(s *terminal.Sheet, acts []api.Act) {
+	var shown []api.Act
+	left := map[bool]int{false: maxActsShown, true: maxActsShown}
+	for _, act := range slices.Backward(acts) {
+		if of := act.Handler != nil; left[of] > 0 {
+			left[of]--
+			shown = append(shown, act)
+		}
+	}
+	slices.Reverse(shown)
+	a.addActs(s, shown)
+	if more := len(acts) - len(shown); more > 0 {
+		s.Add("", "and %d more before: --json has them", more)
+	}
 }
 
 // handlerWhen says what makes a handler run.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/internal/pgtest"
 )
 
@@ -233,7 +234,7 @@ func (p *site) seed(ctx context.Context, per int) (err error) {
 		return err
 	}
 	for _, w := range p.bench.workflows {
-		if err := p.bench.host.Pause(ctx, w, ""); err != nil {
+		if err := p.bench.host.Pause(ctx, w, keep.Decision{By: "bench"}); err != nil {
 			return err
 		}
 	}

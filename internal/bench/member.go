@@ -126,7 +126,7 @@ func (b *bench) resume(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for i, w := range ws {
 		if w.Paused {
-			wg.Go(func() { errs[i] = b.host.Resume(ctx, w.Name) })
+			wg.Go(func() { errs[i] = b.host.Resume(ctx, w.Name, keep.Decision{By: "bench"}) })
 		}
 	}
 	wg.Wait()

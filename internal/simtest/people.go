@@ -81,9 +81,9 @@ func (p *process) act(o *operator.Operator) {
 		on := w.chance(0.3)
 		what = fmt.Sprintf("pause %s %t", f.name, on)
 		if on {
-			err = o.Pause(person, f.name, "as a person wished")
+			err = o.Pause(person, f.name, keep.Decision{By: "ann", From: "sim", Note: "as a person wished"})
 		} else {
-			err = o.Resume(person, f.name)
+			err = o.Resume(person, f.name, keep.Decision{By: "ann", From: "sim"})
 		}
 	case n < 16:
 		what, err = w.request(o, f)
@@ -104,7 +104,7 @@ func (w *world) request(o *operator.Operator, f *flow) (string, error) {
 	if f.job != nil && w.chance(0.5) {
 		h = w.settings.job(keep.Handler{Name: f.job.name}).Name
 	}
-	return "run now " + string(h), o.Trigger(person, f.name, h)
+	return "run now " + string(h), o.Trigger(person, f.name, h, keep.Decision{By: "ann", From: "sim"})
 }
 
 // skip leaves an event, or an input, that is there or not.

@@ -34,7 +34,7 @@ func (w *world) settle() {
 	p.turn("people")
 	for _, f := range w.flows {
 		w.must("deploy", second(p.operator.Deploy(person, f.deployment(behaviour{}, w.settings))))
-		w.must("resume", p.operator.Resume(person, f.name))
+		w.must("resume", p.operator.Resume(person, f.name, keep.Decision{By: "ann", From: "sim"}))
 	}
 	if w.granted {
 		w.permitAll(p.operator)
@@ -121,7 +121,7 @@ func (w *world) catchUp(p *process) bool {
 	busy := false
 	for _, f := range w.flows {
 		for _, h := range w.behind(f) {
-			err := p.operator.Trigger(person, f.name, h)
+			err := p.operator.Trigger(person, f.name, h, keep.Decision{By: "ann", From: "sim"})
 			w.note(fmt.Sprintf("person: run %s %s now: %v", f.name, h, err))
 			busy = true
 			if err != nil && !errors.Is(err, keep.ErrRunOpen) {

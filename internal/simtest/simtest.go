@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -177,6 +178,7 @@ func (w *world) inspect() {
 		w.broken("Check", "%v", err)
 	}
 	for _, f := range w.flows {
+		w.inspectPause(f)
 		runs, err := w.store.OpenRuns(ctx, f.name)
 		w.must("read open runs", err)
 		for _, r := range runs {
@@ -190,5 +192,23 @@ func (w *world) inspect() {
 				w.broken("explained", "run %s explains itself by %q", r.ID, text)
 			}
 		}
+	}
+}
+
+// inspectPause compares whether a workflow is paused with what is recorded that people did with it.
+func (w *world) inspectPause(f *flow) {
+	is, err := w.store.Workflow(context.Background(), f.name)
+	if errors.Is(err, keep.ErrNotFound) {
+		return
+	}
+	w.must("read a workflow", err)
+	acts, err := w.store.Decided(context.Background(), f.name.Subject())
+	w.must("read decisions", err)
+	var last keep.Decision
+	if len(acts) > 0 {
+		last = acts[len(acts)-1].Decision
+	}
+	if paused := last.Action == keep.Pause; is.Paused != paused || paused && (last.Note != is.PauseNote || last.By != "ann") {
+		w.broken("explained", "workflow %s is paused %t, %q, and the last decision about it is %+v", f.name, is.Paused, is.PauseNote, last)
 	}
 }

@@ -125,7 +125,7 @@ func TestMake_of_a_paused_workflow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Pause(t.Context(), "orders", ""); err != nil {
+	if err := h.Pause(t.Context(), "orders", keep.Decision{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if p := w.plan(t, plan.Config{Base: w.db}); !slices.ContainsFunc(p.Unknown, func(s string) bool { return strings.Contains(s, "keep resume orders") }) {

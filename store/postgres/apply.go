@@ -87,6 +87,9 @@ var order = []*statement{
 // 2^53 until the year 2248.
 const clockBits = 10
 
+// maxClock is the latest time that numbers have.
+const maxClock = 1<<43 - 1
+
 // next returns a number for a new row: later ones are larger.
 func (t *tx) next() int64 {
 	n := numberAfter(t.s.leases[t.workflow].n, t.at)
@@ -96,4 +99,4 @@ func (t *tx) next() int64 {
 
 // numberAfter returns the number of a row that was made at a time, after the row with
 // the number last.
-func numberAfter(last, at int64) int64 { return max(last+1, min(at, 1<<43-1)<<clockBits) }
+func numberAfter(last, at int64) int64 { return max(last+1, min(at, maxClock)<<clockBits) }

@@ -154,7 +154,7 @@ func (db *DB) stop(ctx context.Context, conn *pgx.Conn, known map[keep.WorkflowN
 		if err := tx.QueryRow(ctx, `SELECT `+now).Scan(&at); err != nil {
 			return err
 		}
-		if err := pauseAll(ctx, tx, at, transfer.LostNote(moment(at)), transfer.LostNotes); err != nil {
+		if err := pauseAll(ctx, tx, keep.Decision{By: "a host", From: "host", Note: transfer.LostNote(moment(at)), At: moment(at)}, transfer.LostNotes); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE lease SET touched = TRUE WHERE host <> ''`); err != nil {

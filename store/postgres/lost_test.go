@@ -115,6 +115,11 @@ func (p *past) paused(want bool) {
 		if w.Paused != want || strings.Contains(w.PauseNote, "keep db restored") != want {
 			p.Errorf("workflow %s: paused %v, %q; want %v", w.Name, w.Paused, w.PauseNote, want)
 		}
+		list, err := p.other.Decided(p.Context(), w.Name.Subject())
+		p.must(err)
+		if d := list; want && (len(d) != 1 || d[0].Decision.Action != keep.Pause || d[0].Decision.From != "host" || d[0].Decision.Note != w.PauseNote || d[0].Decision.At.IsZero()) {
+			p.Errorf("workflow %s: the pause is recorded as %+v", w.Name, d)
+		}
 	}
 }
 

@@ -172,12 +172,12 @@ func (h *held) Set(ctx context.Context, m transfer.Mark) error {
 // Upgrade does nothing: no schema is marked as a backup, and Hold brings all others up to date; see transfer.Held.
 func (h *held) Upgrade(context.Context) error { return nil }
 
-// Restore pauses every workflow, says why in its note, doubts the tokens of accounts, and ends the transaction; see transfer.Held.
-func (h *held) Restore(ctx context.Context, at time.Time) error {
+// Restore pauses every workflow, says why in its note, records who did, doubts the tokens of accounts, and ends the transaction; see transfer.Held.
+func (h *held) Restore(ctx context.Context, at time.Time, by string) error {
 	if err := fence(ctx, h.tx, false); err != nil {
 		return waited(err)
 	}
-	if err := pauseAll(ctx, h.tx, millis(at), transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
+	if err := pauseAll(ctx, h.tx, keep.Decision{By: by, From: "cli", Note: transfer.RestoredNote(at), At: at}, transfer.RestoredNotes); err != nil {
 		return err
 	}
 	if err := h.doubtAccounts(ctx, at); err != nil {
@@ -207,10 +207,16 @@ func (h *held) doubtAccounts(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// pauseAll pauses every workflow, and says why in its note if that is not like what was said before.
-func pauseAll(ctx context.Context, tx pgx.Tx, at int64, note, like string) error {
-	_, err := tx.Exec(ctx, `UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
-		WHERE pause_note NOT LIKE $3`, at, note, like)
+// pauseAll pauses every workflow, and says why in its note if that is not like what was said before. It records who did.
+func pauseAll(ctx context.Context, tx pgx.Tx, d keep.Decision, like string) error {
+	_, err := tx.Exec(ctx, `WITH stopped AS (
+		UPDATE workflow SET paused = TRUE, updated_at = $1, pause_note = $2 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END
+		WHERE pause_note NOT LIKE $3 RETURNING name
+	), numbered AS (
+		UPDATE lease SET n = `+fmt.Sprintf(`greatest(n + 1, least($1::bigint, %d) << %d)`, maxClock, clockBits)+` FROM stopped WHERE workflow = name RETURNING workflow, n
+	) INSERT INTO decision (workflow, n, kind, topic, id, at, action, who, source, note)
+		SELECT workflow, n, 'workflow', '', workflow, $1, 'pause', $4, $5, $2 FROM numbered`,
+		millis(d.At), d.Note, like, text(d.By), d.From)
 	return err
 }
 

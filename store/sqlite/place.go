@@ -179,17 +179,22 @@ func (h *held) Upgrade(context.Context) error {
 	return h.conn.script(`BEGIN IMMEDIATE`)
 }
 
-// Restore pauses every workflow, says why in its note, doubts the tokens of accounts, and ends the transaction; see transfer.Held.
+// Restore pauses every workflow, says why in its note, records who did, doubts the tokens of accounts, and ends the transaction; see transfer.Held.
 //
 // The mark comes first, in a commit of its own that is in the file before the next: it is one page, so that the file is
 // whole whoever dies. From then on a log beside the file is its own, and is played back; see foreignLog.
-func (h *held) Restore(ctx context.Context, at time.Time) error {
+func (h *held) Restore(ctx context.Context, at time.Time, by string) error {
 	if h.mark.State == transfer.Backup && !h.mark.Restoring {
 		if err := h.begin(); err != nil {
 			return err
 		}
 	}
 	if err := fence(h.conn, false); err != nil {
+		return err
+	}
+	if _, err := h.conn.exec(`INSERT INTO decision (workflow, kind, topic, id, at, action, who, source, note)
+		SELECT name, 'workflow', '', name, ?1, 'pause', ?2, 'cli', ?3 FROM workflow WHERE pause_note NOT LIKE ?4 ORDER BY name`,
+		at, by, transfer.RestoredNote(at), transfer.RestoredNotes); err != nil {
 		return err
 	}
 	if _, err := h.conn.exec(`UPDATE workflow SET paused = 1, updated_at = ?2, pause_note = ?1 || CASE pause_note WHEN '' THEN '' ELSE '; paused before: ' || pause_note END

@@ -603,10 +603,12 @@ CREATE INDEX run_by_end ON run (updated_at, workflow, created_at, idle) WHERE cl
 
 CREATE INDEX run_failed ON run (updated_at) WHERE closed = 1 AND (status IN ('failed:logic', 'failed:internal', 'crashed') OR status = 'aborted' AND phase = 'mutating' AND mutation <> '');
 
-CREATE TABLE decision (
+CREATE INDEX escalation_by_item ON escalation (workflow, item) WHERE item <> '';
+
+CREATE TABLE "decision" (
 	n        INTEGER PRIMARY KEY,
 	workflow TEXT    NOT NULL,
-	kind     TEXT    NOT NULL CHECK (kind = 'input' OR kind = 'event' OR kind = 'item'),
+	kind     TEXT    NOT NULL CHECK (kind <> ''),
 	topic    TEXT    NOT NULL,
 	id       TEXT    NOT NULL CHECK (id <> ''),
 	at       INTEGER NOT NULL,
@@ -617,8 +619,6 @@ CREATE TABLE decision (
 ) STRICT;
 
 CREATE INDEX decision_by_subject ON decision (workflow, id, kind, topic);
-
-CREATE INDEX escalation_by_item ON escalation (workflow, item) WHERE item <> '';
 
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);

@@ -86,9 +86,9 @@ type Held interface {
 	// stays a backup. A database that is none has that schema since Hold.
 	Upgrade(ctx context.Context) error
 
-	// Restore pauses every workflow at a time, records that the tokens of accounts may have been used up (account.Restored), takes
+	// Restore pauses every workflow at a time, records who did, and that the tokens of accounts may have been used up (account.Restored), takes
 	// the mark and the fence away, and releases the database. If it fails, all of that or nothing may have happened.
-	Restore(ctx context.Context, at time.Time) error
+	Restore(ctx context.Context, at time.Time, by string) error
 
 	// Release gives the database up as it is. It may be called after Set.
 	Release() error
@@ -111,6 +111,9 @@ type Progress struct {
 type Mover struct {
 	// Now is the time that marks carry.
 	Now time.Time
+
+	// By is who restores, for the record of the pause.
+	By string
 
 	// LeaveTables makes Copy begin where there are tables beside Keep's, which stay in the source.
 	LeaveTables bool
@@ -373,5 +376,5 @@ func (m Mover) Restore(ctx context.Context, place Place) (err error) {
 			return fmt.Errorf("restore %s: it is damaged, and stays as it is: %w", place.Name(), err)
 		}
 	}
-	return held.Restore(ctx, m.Now)
+	return held.Restore(ctx, m.Now, m.By)
 }

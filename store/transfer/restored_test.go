@@ -5,9 +5,47 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store"
+	"github.com/keep-run/keep/store/transfer"
 )
+
+// A restore says of each workflow who paused it, when and why, once, also beside what was decided before. Who copies the database copies that.
+func TestRestoredDecisions(t *testing.T) {
+	each(t, func(t *testing.T, make func(testing.TB) place) {
+		p := make(t)
+		db, closeDB := p.make(t)
+		w, at := keep.WorkflowName("w"), time.UnixMilli(5).UTC()
+		before := keep.Decided{About: w.Subject(), Decision: keep.Decision{Action: keep.Pause, By: "bob", From: "web", Note: "it pays twice", At: at}}
+		if err := db.Commit(ctx, keep.Commit{Workflow: w, At: at, Changes: []keep.Change{
+			keep.Deploy{Deployment: keep.Deployment{Workflow: w, Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: at, Definition: keep.Definition{Name: w}}},
+			keep.SetPaused{Paused: true, Note: before.Decision.Note}, keep.AppendDecision{Decided: before}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := closeDB(); err != nil {
+			t.Fatal(err)
+		}
+		by := mover
+		by.By = "ann"
+		for range 2 { // given twice, it is no other thing
+			if err := by.Restore(ctx, p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []keep.Decided{before, {About: w.Subject(), Decision: keep.Decision{Action: keep.Pause, By: "ann", From: "cli", Note: transfer.RestoredNote(by.Now), At: by.Now.UTC()}}}
+		got, err := p.open(t).Decided(ctx, w.Subject())
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("recorded (-want +got):\n%s%v", diff, err)
+		}
+		resumed := before
+		resumed.Decision.Action = keep.Resume
+		if err := p.beside(t).Commit(ctx, keep.Commit{Workflow: w, At: at, Changes: []keep.Change{keep.SetPaused{}, keep.AppendDecision{Decided: resumed}}}); err != nil {
+			t.Errorf("a decision after the restore: %v", err)
+		}
+	})
+}
 
 // Whoever opens a database that was restored finds the tokens of its accounts as ones that may be used up, also if the process that
 // restored it died at once: there is no moment between. Law: once.

@@ -9,6 +9,11 @@ import (
 
 var decisionPromises = []promise{
 	{"decisions about something are kept in their order", func(w *world) {
+		for _, kind := range keep.SubjectKinds() {
+			any := keep.Decided{About: keep.Subject{Workflow: "w", Kind: kind, ID: "x"}, Decision: keep.Decision{Action: keep.Skip, At: kept(oddTime)}}
+			w.commit("w", keep.AppendDecision{Decided: any})
+			w.same("Decided about a "+string(kind), get[[]keep.Decided](w)(w.Decided(w.ctx, any.About)), []keep.Decided{any})
+		}
 		about := keep.Subject{Workflow: "w", Kind: keep.AboutEvent, Topic: "t", ID: odd}
 		var want []keep.Decided
 		for i, d := range []keep.Decision{

@@ -32,7 +32,7 @@ type State struct {
 	Inputs      []keep.Input
 	Outputs     [][]keep.MutationKey
 	Items       []keep.Item
-	Decided     [][]keep.Decided // about each input, event and item
+	Decided     [][]keep.Decided // about each input, event, item, workflow and handler
 	Escalations []keep.Escalation
 	Notices     [][]keep.Notice
 	Owed        []keep.Owed
@@ -98,6 +98,12 @@ func (r reader) decided(st *State) {
 	}
 	for _, it := range st.Items {
 		st.Decided = append(st.Decided, read1(r, r.s.Decided, keep.Subject{Workflow: it.Workflow, Kind: keep.AboutItem, ID: it.ID}))
+	}
+	for _, w := range st.Workflows {
+		st.Decided = append(st.Decided, read1(r, r.s.Decided, w.Name.Subject()))
+	}
+	for _, h := range st.Handlers {
+		st.Decided = append(st.Decided, read1(r, r.s.Decided, keep.Handler{Name: h.Handler}.Subject(h.Workflow)))
 	}
 }
 

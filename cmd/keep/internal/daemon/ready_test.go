@@ -45,12 +45,12 @@ func TestReadyNeedsCommits(t *testing.T) {
 	db := s.DB.(*outOfOrder)
 	want(http.StatusOK, "")
 	db.full.Store(true)
-	if err := s.Host.Pause(t.Context(), "notes", ""); !errors.Is(err, errOutOfOrder) {
+	if err := s.Host.Pause(t.Context(), "notes", keep.Decision{By: "ann"}); !errors.Is(err, errOutOfOrder) {
 		t.Fatalf("a commit was answered with %v", err)
 	}
 	want(http.StatusServiceUnavailable, "out of order")
 	db.full.Store(false)
-	if err := s.Host.Pause(t.Context(), "notes", ""); err != nil {
+	if err := s.Host.Pause(t.Context(), "notes", keep.Decision{By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	want(http.StatusOK, "")

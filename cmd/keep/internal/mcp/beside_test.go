@@ -94,7 +94,7 @@ func TestAgentKeepsTheNoteOfAPause(t *testing.T) {
 		name := keep.WorkflowName(fmt.Sprint("w-", i))
 		b.deployed(name)
 		if c.before != "" {
-			if err := b.by.Pause(t.Context(), name, c.before); err != nil {
+			if err := b.by.Pause(t.Context(), name, keep.Decision{By: "ann", Note: c.before}); err != nil {
 				t.Fatal(err)
 			}
 		}
