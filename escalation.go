@@ -58,6 +58,9 @@ const (
 // Unskip undoes the skip of an item. It is no answer to a question.
 const Unskip Action = "unskip"
 
+// DoneAgain has an event, or an input, done again. It is no answer to a question.
+const DoneAgain Action = "redo"
+
 // Cancel ends a run before its call. It is no answer to a question.
 const Cancel Action = "cancel"
 
@@ -66,6 +69,7 @@ const (
 	Pause           Action = "pause"            // begin nothing new
 	Resume          Action = "resume"           // continue after a pause
 	Trigger         Action = "trigger"          // run now
+	Deployed        Action = "deploy"           // have a version become current, which the note names
 	SetCheckpoint   Action = "set-checkpoint"   // set one value of the checkpoint, or delete it
 	ResetCheckpoint Action = "reset-checkpoint" // begin where it began at first
 )

@@ -223,7 +223,7 @@ type Act struct {
 	At    Time          `json:"at"`
 	By    string        `json:"by"`
 	From  string        `json:"from" doc:"by which surface"`
-	What  keep.Action   `json:"what" enum:"redo,skip,unskip,reprocess,pause,resume,trigger,set-checkpoint,reset-checkpoint"`
+	What  keep.Action   `json:"what" enum:"redo,skip,unskip,reprocess,cancel,pause,resume,trigger,deploy,set-checkpoint,reset-checkpoint"`
 	Note  *string       `json:"note"`
 	Input *keep.InputID `json:"input" doc:"of an event: the input about which it was decided; null: the event itself"`
 

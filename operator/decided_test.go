@@ -3,6 +3,7 @@ package operator_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,62 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}
 }
 
+// To skip inputs again that are skipped decides nothing, unless something came of one since; an input that is done again says who did, and
+// so does an event whose run a person cancelled.
+func TestDecisionsOfInputsTogether(t *testing.T) {
+	ctx, of, s := t.Context(), keep.Decision{By: "ann", From: "cli", Note: "why"}, memory.New()
+	def := keep.Definition{Name: "w", Topics: []keep.TopicName{"t"}, Handlers: []keep.Handler{{Name: "c", Kind: keep.Consumer, Subscribe: []keep.TopicName{"t"}}}}
+	commit(t, s, keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: keep.Version{Major: 1}, Hash: "h", CreatedAt: noon, Definition: def}},
+		keep.PutHandler{State: keep.HandlerState{Workflow: "w", Handler: "c", Kind: keep.Consumer}},
+		keep.PutInput{Input: keep.Input{ID: "in_1", Workflow: "w", Source: "s", Type: "t", ExternalID: "1", CreatedAt: noon}},
+		keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "m", CausedBy: []keep.InputID{"in_1"}}})
+	o, ids := newOperator(t, s), []keep.InputID{"in_1"}
+	decided := func(about keep.Subject, want ...keep.Action) {
+		t.Helper()
+		list, err := s.Decided(ctx, about)
+		var got []keep.Action
+		for _, d := range list {
+			if got = append(got, d.Decision.Action); d.Decision.By != "ann" || d.Decision.Note != "why" || d.Decision.At.IsZero() {
+				t.Errorf("recorded is %+v", d)
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("recorded about %s %s is %q, %v, want %q", about.Kind, about.ID, got, err, want)
+		}
+	}
+	skip := func(events int) {
+		t.Helper()
+		if res, err := o.SkipInputs(ctx, "w", ids, of); err != nil || res.Inputs != 1 || res.Events != events {
+			t.Errorf("SkipInputs = %+v, %v, want one input and %d events", res, err, events)
+		}
+	}
+	input, event := keep.Subject{Workflow: "w", Kind: keep.AboutInput, ID: "in_1"}, keep.Subject{Workflow: "w", Kind: keep.AboutEvent, Topic: "t", ID: "m"}
+	skip(1)
+	skip(0)
+	decided(input, keep.Skip)
+	commit(t, s, keep.Publish{Event: keep.Event{Workflow: "w", Topic: "t", MessageID: "n", CausedBy: ids}})
+	skip(1)
+	decided(input, keep.Skip, keep.Skip)
+	r := operator.RedoRequest{Workflow: "w", Input: "in_1"}
+	p, err := o.PlanRedo(ctx, r)
+	if r.Mark = p.Mark; err == nil {
+		_, err = o.Redo(ctx, r, of)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided(input, keep.Skip, keep.Skip, keep.DoneAgain)
+	run := keep.Run{ID: "run_1", Chain: "run_1", Workflow: "w", Handler: "c", Kind: keep.Consumer, Phase: keep.Preparing, Status: keep.StatusPerson,
+		Version: keep.Version{Major: 1}, Trigger: keep.EventRef{Topic: "t", MessageID: "m"}, CreatedAt: time.Now().Add(time.Hour), UpdatedAt: time.Now().Add(time.Hour)}
+	commit(t, s, keep.PutRun{Run: run})
+	cancel := of
+	cancel.Action = keep.Cancel
+	if _, err := o.DoRun(ctx, run.ID, cancel, false); err != nil {
+		t.Fatal(err)
+	}
+	decided(event, keep.Cancel)
+}
+
 // refused turns what was refused into nothing, and nothing into an error.
 func refused(err error) error {
 	if errors.Is(err, keep.ErrStale) {
@@ -176,5 +233,36 @@ func TestSkipOfAnEventThatAnotherInputTookUp(t *testing.T) {
 	}
 	if res, err = o.SkipInputsAsOf(ctx, "w", ids, time.Now().Add(time.Hour), of); err != nil || res.Inputs != 2 || res.Events != 1 {
 		t.Errorf("of all that was there by then: %+v, %v; want both inputs and their event", res, err)
+	}
+}
+
+// Each version that becomes current says who had it do so: who deployed it or, of one that waited, who agreed. One that is current already is
+// not deployed again.
+func TestWhoDeployed(t *testing.T) {
+	s := memory.New()
+	o := newOperator(t, s)
+	deploy := func(hash string, c operator.Consent) operator.Deployed {
+		t.Helper()
+		out, err := o.DeployGranted(t.Context(), script(hash), nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	deploy("one", calls(true, "mail.send"))
+	deploy("one", calls(true, "mail.send"))
+	asks := calls(true)
+	asks.Ask = true
+	waits := deploy("two", asks).Waiting
+	if err := o.Decide(t.Context(), waits.Question, keep.Decision{Action: keep.Approve, By: "bob", From: "web", Note: "read it"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.Decided(t.Context(), keep.WorkflowName("w").Subject())
+	var got []string
+	for _, d := range list {
+		got = append(got, fmt.Sprintf("%s by %s from %s: %s", d.Decision.Action, d.Decision.By, d.Decision.From, d.Decision.Note))
+	}
+	if want := []string{"deploy by ann from cli: version 1.0", "deploy by bob from web: version 2.0; read it"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("recorded is %q, %v, want %q", got, err, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keep-run/keep"
@@ -84,6 +85,9 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 			return Deployed{}, err
 		}
 		changes = append(b.replaced(), changes...)
+		if c != nil {
+			changes = append(changes, deployedBy(d, keep.Decision{By: c.By, From: c.From}, now))
+		}
 	}
 	if repairs && !same {
 		changes = append(accepted(d, b, *c), changes...)
@@ -99,6 +103,12 @@ func (o *Operator) deploy(ctx context.Context, d keep.Deployment, over *keep.Ver
 		return Deployed{}, err
 	}
 	return Deployed{Version: d.Version, Given: granted.given}, nil
+}
+
+// deployedBy returns the change that records who had a version become current.
+func deployedBy(v keep.Deployment, d keep.Decision, now time.Time) keep.Change {
+	d.Note = strings.TrimSuffix(fmt.Sprintf("version %s; %s", v.Version, d.Note), "; ")
+	return decidedAbout(v.Workflow.Subject(), keep.Deployed, d, now)
 }
 
 // deployedBefore returns the current version if it has the script already and nothing remains to be granted, as

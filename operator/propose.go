@@ -45,7 +45,7 @@ func (o *Operator) settleProposal(ctx context.Context, q keep.Escalation, d keep
 	if err != nil {
 		return err
 	}
-	changes := append([]keep.Change{keep.EndProposal{Version: p.Version, State: keep.ProposalApproved}}, deploy...)
+	changes := append([]keep.Change{keep.EndProposal{Version: p.Version, State: keep.ProposalApproved}, deployedBy(p.Deployment, d, d.At)}, deploy...)
 	if !p.IsRepair() { // which is within the grant that holds, if there is one
 		holds, err := o.currentGrant(ctx, b.workflow)
 		if err != nil {

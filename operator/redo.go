@@ -131,7 +131,7 @@ func markOf(events []RedoEvent) (string, error) {
 
 // Redo has events done again as new attempts, all of them or none, if the plan is still the
 // one that d.By saw. Each is pending in its old place; the attempt before keeps its runs,
-// its calls and what it published. Who, when and why is kept with each event.
+// its calls and what it published. Who, when and why is kept with each event, and for an input with that, too.
 func (o *Operator) Redo(ctx context.Context, r RedoRequest, d keep.Decision) (RedoPlan, error) {
 	return retryStale(ctx, func() (RedoPlan, error) {
 		p, more, err := o.planRedo(ctx, r)
@@ -150,7 +150,11 @@ func (o *Operator) Redo(ctx context.Context, r RedoRequest, d keep.Decision) (Re
 		case p.Mark != r.Mark:
 			return p, &RedoError{what, "what that would cause is not what was shown; look again"}
 		}
+		now := o.now()
 		changes := append(redoChanges(p.Events, d), more...)
+		if r.Input != "" {
+			changes = append(changes, decidedAbout(aboutInput(keep.Input{Workflow: r.Workflow, ID: r.Input}), keep.DoneAgain, d, now))
+		}
 		topics := make(map[keep.TopicName]bool)
 		for _, e := range p.Events {
 			topics[e.Topic] = true
@@ -159,7 +163,7 @@ func (o *Operator) Redo(ctx context.Context, r RedoRequest, d keep.Decision) (Re
 		if err != nil {
 			return p, err
 		}
-		if err := o.decided(ctx, r.Workflow, o.now(), append(changes, wake...)...); err != nil {
+		if err := o.decided(ctx, r.Workflow, now, append(changes, wake...)...); err != nil {
 			return p, err
 		}
 		p.Done = true

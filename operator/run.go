@@ -31,7 +31,7 @@ type RunDone struct {
 
 // DoRun ends a run before its call (keep.Cancel), or brings its next attempt or lookup
 // forward (keep.Retry). With preview it only says what that would cause. What was done is in
-// the log of the run: who, by which surface and why.
+// the log of the run: who, by which surface and why. Of the events that are skipped that is recorded, too: they stay longer than the run.
 func (o *Operator) DoRun(ctx context.Context, id keep.RunID, d keep.Decision, preview bool) (RunDone, error) {
 	return retryStale(ctx, func() (RunDone, error) {
 		run, err := o.store.Run(ctx, id)
@@ -60,6 +60,9 @@ func (o *Operator) DoRun(ctx context.Context, id keep.RunID, d keep.Decision, pr
 		}
 		if err != nil || preview || len(changes) == 0 {
 			return done, err
+		}
+		for _, r := range done.Events {
+			changes = append(changes, decidedAboutEvents(run.Workflow, r.Topic, r.IDs, keep.Cancel, d, now)...)
 		}
 		changes = append(changes, keep.AppendLogs{Lines: []keep.LogLine{{Run: id, At: now, Level: "info", Text: said(d, done)}}})
 		return done, o.decided(ctx, run.Workflow, now, changes...)

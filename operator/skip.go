@@ -136,11 +136,7 @@ func (o *Operator) skipInput(ctx context.Context, w keep.WorkflowName, id keep.I
 		if in.Status == keep.InputDone { // it stays done
 			return SkipResult{Finished: len(events)}, nil
 		}
-		inputs := []keep.SkipInput{{Input: id}}
-		if in.Status == keep.InputSkipped { // what came of it since is left, too
-			inputs = nil
-		}
-		res, _, err := o.skip(ctx, w, events, inputs, d)
+		res, _, err := o.skip(ctx, w, events, []keep.Input{in}, d)
 		return res, err
 	})
 }
@@ -176,15 +172,14 @@ func changed(err error) bool {
 	return taken || errors.Is(err, keep.ErrStale)
 }
 
-// skip commits what skipping events causes, and before it that of inputs: one is marked while its events are still to be done. What d decides
+// skip commits what skipping events causes, and before it that of inputs: one is marked while its events are still to be done. One that is
+// skipped already stays so, and what came of it since is left, too. What d decides
 // is recorded for the inputs or, without them, for the events. late are the events, by Seq, for which it is too late.
-func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, inputs []keep.SkipInput, d keep.Decision) (res SkipResult, late map[int64]bool, err error) {
+func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.Event, inputs []keep.Input, d keep.Decision) (res SkipResult, late map[int64]bool, err error) {
 	now := o.now()
 	late = make(map[int64]bool)
-	var changes []keep.Change
-	for _, in := range inputs {
-		changes = append(changes, in, decidedAbout(keep.Subject{Workflow: w, Kind: keep.AboutInput, ID: string(in.Input)}, keep.Skip, d, now))
-	}
+	changes := markSkipped(inputs)
+	left := make(map[int64]bool) // that are skipped, by Seq
 	free := make(map[keep.TopicName][]keep.MessageID)
 	runs, err := o.store.OpenRuns(ctx, w)
 	if err != nil {
@@ -197,7 +192,7 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 		case ev.Status != keep.EventPending:
 			res.Finished++
 		case ev.ReservedBy == "":
-			free[ev.Topic] = append(free[ev.Topic], ev.MessageID)
+			free[ev.Topic], left[ev.Seq] = append(free[ev.Topic], ev.MessageID), true
 		case of >= 0:
 			held[runs[of].ID] = append(held[runs[of].ID], ev)
 		default:
@@ -209,19 +204,14 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 		if len(held[run.ID]) == 0 {
 			continue
 		}
-		aborted, err := o.abortable(ctx, run)
+		ending, aborted, err := o.endIfAbortable(ctx, run, now)
 		if err != nil {
 			return res, nil, err
 		}
 		if aborted {
-			changes = append(changes, endRun(run, now)...)
-			closing, err := o.closeQuestions(ctx, run)
-			if err != nil {
-				return res, nil, err
-			}
-			changes = append(changes, closing...)
+			changes = append(changes, ending...)
 			for _, ev := range held[run.ID] {
-				free[ev.Topic] = append(free[ev.Topic], ev.MessageID)
+				free[ev.Topic], left[ev.Seq] = append(free[ev.Topic], ev.MessageID), true
 			}
 			res.Aborted = append(res.Aborted, run.ID)
 		} else {
@@ -238,10 +228,40 @@ func (o *Operator) skip(ctx context.Context, w keep.WorkflowName, events []keep.
 			changes = append(changes, decidedAboutEvents(w, topic, free[topic], keep.Skip, d, now)...)
 		}
 	}
+	for _, in := range inputs {
+		of := func(ev keep.Event) bool { return left[ev.Seq] && slices.Contains(ev.CausedBy, in.ID) }
+		if in.Status != keep.InputSkipped || slices.ContainsFunc(events, of) {
+			changes = append(changes, decidedAbout(aboutInput(in), keep.Skip, d, now))
+		}
+	}
 	if len(changes) == 0 {
 		return res, late, nil
 	}
 	return res, late, o.decided(ctx, w, now, changes...)
+}
+
+// markSkipped returns the changes that mark those of the inputs that are not skipped.
+func markSkipped(inputs []keep.Input) (changes []keep.Change) {
+	for _, in := range inputs {
+		if in.Status != keep.InputSkipped {
+			changes = append(changes, keep.SkipInput{Input: in.ID})
+		}
+	}
+	return changes
+}
+
+// endIfAbortable returns the changes that end a run and its questions; aborted is false if it is past its mutation, or in doubt.
+func (o *Operator) endIfAbortable(ctx context.Context, r keep.Run, now time.Time) (changes []keep.Change, aborted bool, err error) {
+	if aborted, err = o.abortable(ctx, r); err != nil || !aborted {
+		return nil, false, err
+	}
+	closing, err := o.closeQuestions(ctx, r)
+	return append(endRun(r, now), closing...), true, err
+}
+
+// aboutInput returns the subject of decisions about an input.
+func aboutInput(in keep.Input) keep.Subject {
+	return keep.Subject{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(in.ID)}
 }
 
 // decidedAbout returns the change that records a decision beside any question: who, when, from where, with what note.

@@ -60,17 +60,17 @@ func (o *Operator) andThen(ctx context.Context, w keep.WorkflowName, first Input
 	return first.Plus(second), err
 }
 
-// staysAsItIs returns the events of an input, and whether it is not skipped: it is done, or was taken up since.
-func (o *Operator) staysAsItIs(ctx context.Context, w keep.WorkflowName, id keep.InputID, at time.Time) (events []keep.Event, stays bool, err error) {
-	in, err := o.store.Input(ctx, id)
+// staysAsItIs returns an input, its events, and whether it is not skipped: it is done, or was taken up since.
+func (o *Operator) staysAsItIs(ctx context.Context, w keep.WorkflowName, id keep.InputID, at time.Time) (in keep.Input, events []keep.Event, stays bool, err error) {
+	in, err = o.store.Input(ctx, id)
 	if err != nil || in.Status == keep.InputDone {
-		return nil, true, err
+		return in, nil, true, err
 	}
 	if events, err = o.causedBy(ctx, w, id); err != nil {
-		return nil, false, err
+		return in, nil, false, err
 	}
 	stays, err = o.takenUpSince(ctx, in, events, at)
-	return events, stays, err
+	return in, events, stays, err
 }
 
 // takenUpSince reports whether somebody had one of the events of an input done again at that time or later, or undid a skip of it: by
@@ -79,7 +79,7 @@ func (o *Operator) takenUpSince(ctx context.Context, in keep.Input, events []kee
 	if at.IsZero() {
 		return false, nil
 	}
-	about := []keep.Subject{{Workflow: in.Workflow, Kind: keep.AboutInput, ID: string(in.ID)}}
+	about := []keep.Subject{aboutInput(in)}
 	for _, ev := range events {
 		if n := len(ev.Redone); n > 0 && !ev.Redone[n-1].At.Before(at) {
 			return true, nil
@@ -107,11 +107,11 @@ func (o *Operator) takenUpSince(ctx context.Context, in keep.Input, events []kee
 // skipTogether skips inputs in one commit.
 func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []keep.InputID, at time.Time, d keep.Decision) (InputsSkipped, error) {
 	var all []keep.Event
-	var marks []keep.SkipInput
+	var inputs []keep.Input
 	seen := make(map[int64]bool) // an event may have several causes
 	of := make(map[keep.InputID][]keep.Event)
 	for _, id := range ids {
-		events, stays, err := o.staysAsItIs(ctx, w, id, at)
+		in, events, stays, err := o.staysAsItIs(ctx, w, id, at)
 		if err != nil {
 			return InputsSkipped{}, err
 		}
@@ -125,12 +125,12 @@ func (o *Operator) skipTogether(ctx context.Context, w keep.WorkflowName, ids []
 				all = append(all, ev)
 			}
 		}
-		marks = append(marks, keep.SkipInput{Input: id})
+		inputs = append(inputs, in)
 	}
-	if len(marks) == 0 {
+	if len(inputs) == 0 {
 		return InputsSkipped{}, nil
 	}
-	res, tooLate, err := o.skip(ctx, w, all, marks, d)
+	res, tooLate, err := o.skip(ctx, w, all, inputs, d)
 	if err != nil {
 		return InputsSkipped{}, err
 	}

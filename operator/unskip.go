@@ -138,7 +138,7 @@ func (o *Operator) unskip(ctx context.Context, w keep.WorkflowName, events []kee
 		}
 	}
 	if in != nil {
-		changes = append(changes, keep.UnskipInput{Input: in.ID}, decidedAbout(keep.Subject{Workflow: w, Kind: keep.AboutInput, ID: string(in.ID)}, keep.Unskip, d, now))
+		changes = append(changes, keep.UnskipInput{Input: in.ID}, decidedAbout(aboutInput(*in), keep.Unskip, d, now))
 	}
 	if len(changes) == 0 {
 		return res, nil

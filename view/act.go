@@ -12,9 +12,6 @@ import (
 	"github.com/keep-run/keep/store"
 )
 
-// ActRedo is the action of an Act by which a person had an event done again.
-const ActRedo keep.Action = "redo"
-
 // An Act is what a person did with an input, an event, an item or a workflow, beside answers to questions.
 type Act struct {
 	keep.Decision
@@ -31,12 +28,16 @@ func (a Act) Did() string {
 		return "Skip undone"
 	case keep.Reprocess:
 		return "Reprocessed"
-	case ActRedo:
+	case keep.DoneAgain:
 		return "Done again"
+	case keep.Cancel:
+		return "Run cancelled"
 	case keep.Pause:
 		return "Paused"
 	case keep.Resume:
 		return "Resumed"
+	case keep.Deployed:
+		return "Deployed"
 	case keep.Trigger:
 		return "Run asked for"
 	case keep.SetCheckpoint:
@@ -49,8 +50,8 @@ func (a Act) Did() string {
 
 // sentence tells it.
 func (a Act) sentence() string {
-	what := map[keep.Action]string{keep.Skip: "skipped it", keep.Unskip: "undid its skip", keep.Reprocess: "had it start over", ActRedo: "had it done again",
-		keep.Pause: "paused it"}[a.Action]
+	what := map[keep.Action]string{keep.Skip: "skipped it", keep.Unskip: "undid its skip", keep.Reprocess: "had it start over", keep.DoneAgain: "had it done again",
+		keep.Cancel: "cancelled its run, which skipped it", keep.Pause: "paused it"}[a.Action]
 	if a.Input != "" {
 		what += " with input " + string(a.Input)
 	}
@@ -73,7 +74,7 @@ func Acts(ctx context.Context, s store.Decisions, about keep.Subject) (acts []Ac
 // ActsOfEvent returns what people did with an event, and with the first inputs that caused it, oldest first.
 func ActsOfEvent(ctx context.Context, s store.Decisions, ev keep.Event) (acts []Act, err error) {
 	for _, d := range ev.Redone {
-		acts = append(acts, Act{Decision: keep.Decision{Action: ActRedo, By: d.By, From: d.From, Note: d.Note, At: d.At}})
+		acts = append(acts, Act{Decision: keep.Decision{Action: keep.DoneAgain, By: d.By, From: d.From, Note: d.Note, At: d.At}})
 	}
 	about := []keep.Subject{{Workflow: ev.Workflow, Kind: keep.AboutEvent, Topic: ev.Topic, ID: string(ev.MessageID)}}
 	for _, in := range ev.CausedBy[:min(len(ev.CausedBy), maxRelated)] {
@@ -85,6 +86,9 @@ func ActsOfEvent(ctx context.Context, s store.Decisions, ev keep.Event) (acts []
 			return nil, err
 		}
 		for _, a := range list {
+			if i > 0 && a.Action == keep.DoneAgain {
+				continue // the event says it itself, if it was one of those
+			}
 			if i > 0 {
 				a.Input = keep.InputID(subject.ID)
 			}

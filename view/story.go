@@ -360,15 +360,22 @@ func (t *teller) ofQuestion(q keep.Escalation) Story {
 }
 
 // ofVersion tells of a version; later are those that were deployed after it, newest first.
-func ofVersion(d keep.Deployment, later []keep.Deployment) Story {
-	out := Story{Workflow: d.Workflow, Sentence: fmt.Sprintf("Version %s of %s, deployed %s.", d.Version, d.Workflow, at(d.CreatedAt))}
+func (t *teller) ofVersion(d keep.Deployment, later []keep.Deployment) (Story, error) {
+	acts, err := Acts(t.ctx, t.s, d.Workflow.Subject())
+	by, name := "", "version "+d.Version.String()
+	for _, a := range acts {
+		if a.Action == keep.Deployed && (a.Note == name || strings.HasPrefix(a.Note, name+";")) {
+			by = fmt.Sprintf(" by %s (%s)", a.By, a.From)
+		}
+	}
+	out := Story{Workflow: d.Workflow, Sentence: fmt.Sprintf("Version %s of %s, deployed %s%s.", d.Version, d.Workflow, at(d.CreatedAt), by)}
 	if len(later) > 0 {
 		next := later[len(later)-1]
 		out.Became = []string{fmt.Sprintf("Version %s replaced it %s.", next.Version, at(next.CreatedAt))}
 	} else {
 		out.Became = []string{"It is in force."}
 	}
-	return out
+	return out, err
 }
 
 // became adds what runs made of an event or an input, newest of the runs first, and what
@@ -455,7 +462,11 @@ func moved(m keep.Move) string {
 func decisionOn(q keep.Escalation) string {
 	switch {
 	case q.Decision != nil:
-		return fmt.Sprintf("%s answered the question %s: %s.", q.Decision.By, q.ID, q.Decision.Action)
+		text := fmt.Sprintf("%s answered the question %s %s: %s", q.Decision.By, q.ID, at(q.Decision.At), q.Decision.Action)
+		if q.Decision.Note != "" {
+			text += fmt.Sprintf(" (%s)", strings.TrimRight(q.Decision.Note, "."))
+		}
+		return text + "."
 	case q.ClosedAt.IsZero():
 		return fmt.Sprintf("A person is asked: %s.", q.ID)
 	}

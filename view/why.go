@@ -244,7 +244,7 @@ func (t *teller) version(id string) error {
 	all, err := t.s.Deployments(t.ctx, keep.WorkflowName(name))
 	for i, d := range all {
 		if d.Version.String() == text {
-			t.add(IsVersion, id, func() (Story, error) { return ofVersion(d, all[:i]), nil })
+			t.add(IsVersion, id, func() (Story, error) { return t.ofVersion(d, all[:i]) })
 		}
 	}
 	return err

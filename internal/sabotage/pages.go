@@ -205,8 +205,8 @@ var pageBreaks = []Break{
 	{"old-page-sets-what-was-not-set", "nothing-lost", "web/checkpoint.go",
 		`of != "" && was == nil || was != nil && of != shown.Mark(was) {`, `of != "" && of != shown.Mark(was) {`, "./web -run TestCheckpointIsSetAsItWasShown"},
 	{"skip-of-an-input-by-nobody", "explained", "operator/skip.go",
-		`changes = append(changes, in, decidedAbout(`, `changes = append(changes, in)
-		_ = append(changes, decidedAbout(`, "./operator -run TestDecisionsAreRecorded"},
+		`			changes = append(changes, decidedAbout(aboutInput(in), keep.Skip, d, now))
+`, ``, "./operator -run TestDecisionsAreRecorded"},
 	{"skip-of-an-event-by-nobody", "explained", "operator/skip.go",
 		`if len(inputs) == 0 {`, `if false {`, "./operator -run TestDecisionsAreRecorded"},
 	{"skip-of-an-event-is-undone-by-nobody", "explained", "operator/unskip.go",
@@ -221,6 +221,20 @@ var pageBreaks = []Break{
 		`if is == to {`, `if false {`, "./operator -run TestDecisionsAreRecorded"},
 	{"run-asked-for-by-nobody", "explained", "operator/workflow.go",
 		`keep.RequestRun{Handler: h}, decidedAbout(about.Subject(w), keep.Trigger, d, now))`, `keep.RequestRun{Handler: h})`, "./operator -run TestDecisionsAreRecorded"},
+	{"version-deployed-by-nobody", "explained", "operator/deploy.go",
+		`		if c != nil {
+			changes = append(changes, deployedBy(`, `		if c != nil {
+			_ = append(changes, deployedBy(`, "./operator -run TestWhoDeployed"},
+	{"skip-of-a-skipped-input-is-recorded", "explained", "operator/skip.go",
+		`if in.Status != keep.InputSkipped || slices.ContainsFunc(events, of) {`, `if true {`, "./operator -run TestDecisionsOfInputsTogether"},
+	{"input-done-again-by-nobody", "explained", "operator/redo.go",
+		`		if r.Input != "" {
+			changes`, `		if false {
+			changes`, "./operator -run TestDecisionsOfInputsTogether"},
+	{"events-of-a-cancelled-run-skipped-by-nobody", "explained", "operator/run.go",
+		`for _, r := range done.Events {
+			changes`, `for _, r := range done.Events[:0] {
+			changes`, "./operator -run TestDecisionsOfInputsTogether"},
 	{"restored-by-nobody-in-a-file", "explained", "store/sqlite/place.go",
 		`FROM workflow WHERE pause_note NOT LIKE ?4 ORDER BY name`, `FROM workflow WHERE pause_note LIKE ?4 ORDER BY name`, "./store/transfer -run TestRestoredDecisions"},
 	{"restored-by-nobody-on-postgres", "explained", "store/postgres/place.go",

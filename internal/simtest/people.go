@@ -120,6 +120,9 @@ func (w *world) skip(o *operator.Operator, f *flow) (string, error) {
 		return w.redo(o, f, events)
 	}
 	ev := events[w.below(len(events))]
+	if i := slices.IndexFunc(events, func(ev keep.Event) bool { return ev.Status == keep.EventPending && ev.ReservedBy != "" }); i >= 0 && w.chance(0.3) {
+		ev = events[i] // a run has it, which is ended if it has made no call
+	}
 	if len(ev.CausedBy) > 0 && w.chance(0.3) {
 		in := ev.CausedBy[w.below(len(ev.CausedBy))]
 		_, err = o.SkipInput(person, f.name, in, keep.Decision{})
@@ -205,15 +208,18 @@ func (w *world) redo(o *operator.Operator, f *flow, events []keep.Event) (string
 	return "redo nothing", nil
 }
 
-// undone notes what became of undoing a skip.
+// undone notes what became of undoing a skip. A refusal is said without the id of an input, which no seed decides.
 func (w *world) undone(what string, err error) error {
-	_, kept := errors.AsType[*operator.UnskipError](err)
+	refusal, kept := errors.AsType[*operator.UnskipError](err)
 	_, item := errors.AsType[*operator.ItemError](err)
 	switch {
 	case err == nil:
 		w.saw("unskip: " + what)
 	case kept || item:
 		w.saw("unskip: " + what + " kept")
+	}
+	if kept {
+		return errors.New(refusal.Why)
 	}
 	return err
 }

@@ -205,8 +205,10 @@ func (w *world) inspectPause(f *flow) {
 	acts, err := w.store.Decided(context.Background(), f.name.Subject())
 	w.must("read decisions", err)
 	var last keep.Decision
-	if len(acts) > 0 {
-		last = acts[len(acts)-1].Decision
+	for _, a := range acts {
+		if a.Decision.Action == keep.Pause || a.Decision.Action == keep.Resume {
+			last = a.Decision
+		}
 	}
 	if paused := last.Action == keep.Pause; is.Paused != paused || paused && (last.Note != is.PauseNote || last.By != "ann") {
 		w.broken("explained", "workflow %s is paused %t, %q, and the last decision about it is %+v", f.name, is.Paused, is.PauseNote, last)

@@ -133,7 +133,7 @@ func (w *world) takenUpSince(ev keep.Event, r keep.Run) bool {
 	acts, err := view.ActsOfEvent(context.Background(), w.store, ev)
 	w.must("read what people did with an event", err)
 	return slices.ContainsFunc(acts, func(a view.Act) bool {
-		return (a.Action == view.ActRedo || a.Action == keep.Unskip) && a.At.After(r.CreatedAt)
+		return (a.Action == keep.DoneAgain || a.Action == keep.Unskip) && a.At.After(r.CreatedAt)
 	})
 }
 
