@@ -46,7 +46,8 @@ func TestPgDump(t *testing.T) {
 	if out, err := w.keep("db", "restored"); err != nil || !strings.Contains(string(out), "Workflow contacts: paused") {
 		t.Errorf("restored: %v\n%s", err, out)
 	}
-	if out, err := w.keep("workflows", "show", "contacts"); err != nil || strings.Count(string(out), "restored from a backup") != 1 || !strings.Contains(string(out), "duplicates at the bank") {
+	// Once as why it is paused, and once as what was decided.
+	if out, err := w.keep("workflows", "show", "contacts"); err != nil || strings.Count(string(out), "restored from a backup") != 2 || !strings.Contains(string(out), "duplicates at the bank") {
 		t.Errorf("why the workflow is paused: %v\n%s", err, out)
 	}
 	w.crm.more(1)

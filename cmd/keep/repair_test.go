@@ -282,8 +282,8 @@ func TestRepairAsks(t *testing.T) {
 		if v := s.version(); v != "1.0" {
 			t.Errorf("version %s after it was rejected, want 1.0", v)
 		}
-		s.tells(list[0].ID, "answered the question esc_grant_bills_1_1 ", ": reject.", "It ended: ")
-		s.tells("bills@1.1", "proposed by a repair", "answered the question esc_grant_bills_1_1 ", ": reject.")
+		s.tells(list[0].ID, "answered the question esc_grant_bills_1_1 ", ": reject (no).", "It ended: ")
+		s.tells("bills@1.1", "proposed by a repair", "answered the question esc_grant_bills_1_1 ", ": reject (no).")
 	}
 }
 

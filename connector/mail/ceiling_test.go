@@ -178,7 +178,7 @@ func inTime(t *testing.T, conn *connector.Connection, try string) {
 	defer cancel()
 	start := time.Now()
 	said, err := use(ctx, t, conn, try)
-	if took := time.Since(start); took > limit+5*time.Second {
+	if took := time.Since(start); took > limit+time.Minute {
 		t.Errorf("%s took %v: %.100s, %.200v", try, took, said, err)
 	}
 }

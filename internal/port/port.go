@@ -2,10 +2,13 @@
 package port
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // A Port is one that nobody else is given until it is released. While nobody listens on it, connections to it
@@ -27,8 +30,16 @@ func Hold() (*Port, error) {
 // Addr returns host:port.
 func (p *Port) Addr() string { return p.addr }
 
-// Listen listens on the port.
-func (p *Port) Listen() (net.Listener, error) { return net.Listen("tcp", p.addr) }
+// Listen listens on the port. A process that is being started has a copy of each socket until it executes its program, also of a
+// listener that was closed: Listen waits for it, for ten seconds at most.
+func (p *Port) Listen() (net.Listener, error) {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		l, err := net.Listen("tcp", p.addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+	}
+}
 
 // Release lets others have the port. It may be called again.
 func (p *Port) Release() { p.once.Do(p.release) }

@@ -202,7 +202,7 @@ func TestCostIsBounded(t *testing.T) {
 		if v.Allowed || !strings.Contains(v.Why, "costs too much") {
 			t.Errorf("%s: %+v", when, v)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("%s took %s", when, took)
 		}
 	}
