@@ -64,8 +64,8 @@ func TestSweepGivesWay(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					for c.busy && ctx.Err() == nil {
-						if err := h.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: "a note"}); err != nil {
+					for n := 0; c.busy && ctx.Err() == nil; n++ { // what changes nothing is not written
+						if err := h.Pause(t.Context(), "w", keep.Decision{By: "ann", Note: fmt.Sprint("note ", n)}); err != nil {
 							t.Error(err)
 							return
 						}
