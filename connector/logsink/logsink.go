@@ -28,7 +28,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -259,23 +258,11 @@ func (f *file) open() (*os.File, error) {
 	if out, err = os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
 		return nil, err
 	}
-	if err := syncDir(filepath.Dir(f.path)); err != nil {
+	if err := regular.SyncDir(filepath.Dir(f.path)); err != nil {
 		out.Close()
 		return nil, err
 	}
 	return out, nil
-}
-
-// syncDir makes the names in a directory durable, where the system can.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // endsTorn reports whether the last line has no end.

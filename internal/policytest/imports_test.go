@@ -70,7 +70,7 @@ connector/mail          timed  . law/ledger connector connector/internal/... int
 connector/s3            clock  . law/ledger connector connector/internal/... connector/once internal/redact
 connector/sqldb         timed  . law/ledger connector connector/internal/... internal/pause
 
-script/workflow         timed  . connector law/policy law/schedule internal/javascript
+script/workflow         timed  . connector law/policy law/schedule internal/javascript internal/spelling
 script/sandbox          clock  script/sandbox/internal/... internal/regular internal/cputime internal/wall
 script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
@@ -130,6 +130,7 @@ internal/schema         pure
 internal/utf8json       pure
 internal/caller         timed
 internal/regular        timed
+internal/spelling       pure
 internal/socket         timed
 internal/room           timed
 internal/wall           clock
@@ -158,7 +159,7 @@ internal/canary         dev    internal/twin internal/mailtest internal/redact
 cmd/keep                main   *
 cmd/keep/internal/... clock . api api/access api/hook connector gateway host host/... idempotency law/... operator script/... rehearsal/compare rehearsal/plan rehearsal/replay rehearsal/scripttest store store/sqlite store/postgres view web llm repair internal/regular internal/schema internal/pause internal/socket cmd/keep/internal/...
 cmd/keep/internal/buildinfo timed
-cmd/keep/internal/config timed . connector connector/... law/account law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/oauth host/account/seal api/hook internal/regular cmd/keep/internal/keychain cmd/keep/internal/trust
+cmd/keep/internal/config timed . connector connector/... law/account law/budget law/grant law/limit law/policy law/repair law/repeat gateway llm script/sandbox idempotency idempotency/... host/notify host/account/oauth host/account/seal api/hook internal/regular internal/spelling cmd/keep/internal/keychain cmd/keep/internal/trust
 cmd/keep/internal/draft clock . cmd/keep/internal/mcp cmd/keep/internal/terminal internal/framed law/repair llm rehearsal/plan script/workflow
 cmd/keep/internal/guide clock
 cmd/keep/internal/guide/internal/generate clock connector connector/httpapi connector/sqldb law/policy script/workflow cmd/keep/internal/config cmd/keep/internal/exit cmd/keep/internal/guide cmd/keep/internal/metrics

@@ -1,5 +1,5 @@
 // Package regular opens files that people name. What is no regular file is refused at once:
-// a named pipe would be waited for, and a device may never end.
+// a named pipe would be waited for, and a device may never end. It also makes the names of new ones durable.
 package regular
 
 import (
@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 )
 
 // Causes of an *Error.
@@ -124,4 +125,16 @@ func check(name string, info fs.FileInfo) error {
 // IsUTF16 reports whether a text is in UTF-16, as some editors and shells of Windows write it: it begins with the mark of that.
 func IsUTF16(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))
+}
+
+// SyncDir makes the names in a directory durable, where the system can.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

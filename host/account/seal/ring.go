@@ -253,7 +253,7 @@ func (r Ring) replace(k Key, now time.Time) error {
 	if err := os.Rename(r.Path+string(next), r.Path); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(filepath.Dir(r.Path)), tidy(filepath.Dir(r.Path), now))
+	return errors.Join(regular.SyncDir(filepath.Dir(r.Path)), tidy(filepath.Dir(r.Path), now))
 }
 
 // moveEntry is replace in a keychain, which moves nothing if another process has moved something since.
@@ -366,7 +366,7 @@ func writeKey(path string, k Key) error {
 	if errors.Is(gone, fs.ErrNotExist) { // it was renamed
 		gone = nil
 	}
-	return errors.Join(err, gone, syncDir(filepath.Dir(path)))
+	return errors.Join(err, gone, regular.SyncDir(filepath.Dir(path)))
 }
 
 // place gives a file the name to, where nothing is.
@@ -382,16 +382,4 @@ func place(part, to string) error {
 		}
 		return os.Rename(part, to)
 	})
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
