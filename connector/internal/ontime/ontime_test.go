@@ -41,7 +41,7 @@ func TestDialContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	c, err := new(Dialer).DialContext(context.WithoutCancel(WithEnd(ctx)), "tcp", ln.Addr().String())
 	if err != nil {
