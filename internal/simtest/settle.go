@@ -39,6 +39,8 @@ func (w *world) settle() {
 	if w.granted {
 		w.permitAll(p.operator)
 	}
+	// The last deploy woke its workflow. Whether that has looked when it is told again must not depend on Go's scheduler.
+	p.turn("people")
 	p.engine.Reload()
 	quiet := false
 	for round := range maxRounds {
