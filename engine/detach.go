@@ -11,7 +11,6 @@ import (
 	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/law/schedule"
-	"github.com/keep-run/keep/store"
 )
 
 // A doubt about a call in an item is detached when it is not that of an open
@@ -27,17 +26,15 @@ func (a *actor) mayDetach() bool {
 
 // loadDetached reads the detached doubts of the workflow. There are maxDetached, among as many of open runs.
 func (a *actor) loadDetached(ctx context.Context) error {
+	doubts, err := a.e.store.ItemDoubts(ctx, a.name)
+	if err != nil {
+		return err
+	}
 	a.detached = nil
-	for _, state := range lifecycle.Doubts() {
-		for m, err := range store.All(ctx, a.e.store.Mutations, keep.MutationFilter{Workflow: a.name, State: state}, keep.Page{Limit: maxDetached + 1}) {
-			if err != nil {
-				return err
-			}
-			ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key })
-			if m.Item != "" && !ofOpen {
-				a.detached = append(a.detached, a.e.dueByTool(m))
-				a.e.meetKey(m)
-			}
+	for _, m := range doubts {
+		if ofOpen := slices.ContainsFunc(a.open, func(o schedule.Open) bool { return o.Run.Mutation == m.Key }); !ofOpen {
+			a.detached = append(a.detached, a.e.dueByTool(m))
+			a.e.meetKey(m)
 		}
 	}
 	return nil

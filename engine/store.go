@@ -15,6 +15,7 @@ type Store interface {
 	store.Inputs
 	store.Lineage
 	store.Mutations
+	store.Doubts
 	store.Rivals
 	store.Spending
 	store.Items

@@ -219,6 +219,14 @@ type Mutations interface {
 	ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error)
 }
 
+// Doubts finds calls that hold up an item, whatever became of their runs.
+type Doubts interface {
+	// ItemDoubts returns the records of calls in items of w of which a service or a person must say what
+	// became: first those in needs_reconcile, then those in indeterminate, the newest of each first. What it
+	// costs does not grow with the records of others.
+	ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error)
+}
+
 // Rivals finds records of one identity.
 type Rivals interface {
 	// Rival returns the oldest record that keeps a commit with u from being made, and
@@ -394,6 +402,7 @@ type Reader interface {
 	Inputs
 	Lineage
 	Mutations
+	Doubts
 	Rivals
 	Spending
 	Items

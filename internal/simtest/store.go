@@ -8,6 +8,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/lifecycle"
 	contract "github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
 )
@@ -231,6 +232,20 @@ func (s *store) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutati
 	m, err := s.Store.Mutation(ctx, key)
 	s.p.meets(ctx, m)
 	return m, err
+}
+
+// ItemDoubts implements store.Doubts. A process may die, or another one go ahead, before each of the two states is read.
+func (s *store) ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error) {
+	for _, state := range lifecycle.Doubts() {
+		if err := s.read(ctx, "mutations", string(w), string(state)); err != nil {
+			return nil, err
+		}
+	}
+	ms, err := s.Store.ItemDoubts(ctx, w)
+	for _, m := range ms {
+		s.p.meets(ctx, m)
+	}
+	return ms, err
 }
 
 // Mutations implements store.Mutations.

@@ -164,6 +164,26 @@ func (s *Store) ItemsAfter(ctx context.Context, w keep.WorkflowName, id string, 
 	return out, context.Cause(ctx)
 }
 
+// ItemDoubts implements store.Doubts.
+func (s *Store) ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var out []keep.Mutation
+	for _, state := range []keep.MutationState{keep.NeedsReconcile, keep.Indeterminate} {
+		var in []row[keep.Mutation]
+		for _, m := range s.mutations {
+			if m.v.Workflow == w && m.v.Item != "" && m.v.State == state {
+				in = append(in, m)
+			}
+		}
+		slices.SortFunc(in, func(a, b row[keep.Mutation]) int { return cmp.Compare(b.n, a.n) })
+		for _, m := range in {
+			out = append(out, copyMutation(m.v))
+		}
+	}
+	return out, context.Cause(ctx)
+}
+
 // ResultsAfter returns results of applied mutations of w that were made after that
 // of key, oldest first.
 func (s *Store) ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error) {

@@ -51,6 +51,14 @@ func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation
 	return one(ctx, db, "mutation", string(key), scanMutation, `SELECT `+mutationColumns+` FROM mutation WHERE key = $1`, key)
 }
 
+// ItemDoubts implements store.Doubts.
+func (db *DB) ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error) {
+	return collect(ctx, db, scanMutation, `
+		SELECT `+mutationColumns+` FROM mutation
+		 WHERE workflow = $1 AND item <> '' AND state IN ('needs_reconcile', 'indeterminate')
+		 ORDER BY state DESC, n DESC`, w)
+}
+
 // ResultsAfter returns results of applied mutations of w that were made after that
 // of key, oldest first. It looks at limit records, all of the same tool.
 func (db *DB) ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error) {

@@ -73,6 +73,7 @@ func undoSince12(t *testing.T, url string) {
 	exec(t, url, `DROP INDEX run_failed`)
 	exec(t, url, `DROP TABLE decision`)
 	exec(t, url, `DROP INDEX escalation_by_item`)
+	exec(t, url, `DROP INDEX mutation_item_doubt`)
 	exec(t, url, `DROP INDEX escalation_said_done`)
 	exec(t, url, `ALTER TABLE run DROP COLUMN idle`)
 }

@@ -92,6 +92,14 @@ func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation
 		`SELECT `+mutationColumns+` FROM mutation WHERE key = ?`, key)
 }
 
+// ItemDoubts implements store.Doubts. What is in doubt is few, so only the index that has nothing else is written for it.
+func (db *DB) ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error) {
+	return rows(ctx, db, scanMutation, `
+		SELECT `+mutationColumns+` FROM mutation INDEXED BY mutation_item_doubt
+		 WHERE workflow = ? AND item <> '' AND state IN ('needs_reconcile', 'indeterminate')
+		 ORDER BY state DESC, n DESC`, w)
+}
+
 // ResultsAfter returns results of applied mutations of w that were made after that
 // of key, oldest first. It looks at limit records, of whatever workflow.
 func (db *DB) ResultsAfter(ctx context.Context, w keep.WorkflowName, key keep.MutationKey, limit, size int) ([]keep.StoredResult, error) {

@@ -85,6 +85,54 @@ var mutationPromises = []promise{
 			w.same(fmt.Sprintf("ResultsAfter(%s, %d, %d)", tt.after, tt.limit, tt.size), got, tt.want)
 		}
 	}},
+	{"the calls in doubt of the items of a workflow are those that nobody knows, to be asked about first, the newest first", func(w *world) {
+		revs := make(map[keep.WorkflowName]int)
+		put := func(r keep.Run, key, item string, states ...keep.MutationState) {
+			m := w.newMutation(r)
+			m.Key, m.Item, m.Attempt, m.State = keep.MutationKey(key), item, min(len(item), 1), states[len(states)-1]
+			if m.State == keep.Applied {
+				m.ResolvedBy = "call"
+			}
+			moves := []keep.Move{w.move("", states[0])}
+			for i, to := range states[1:] {
+				moves = append(moves, w.move(states[i], to))
+			}
+			var changes []keep.Change
+			if item != "" {
+				it := keep.Item{Workflow: r.Workflow, ID: item, Status: keep.ItemProcessing, Attempt: 1, Rev: revs[r.Workflow]}
+				changes = append(changes, keep.PutItem{Item: it})
+				revs[r.Workflow]++
+			}
+			changes = append(changes, keep.PutMutation{Mutation: m, Moves: moves})
+			if m.State == keep.Indeterminate {
+				changes = append(changes, keep.OpenEscalation{Escalation: keep.Escalation{ID: keep.EscalationID("esc_" + m.Key),
+					Kind: keep.AskUnknownOutcome, Workflow: r.Workflow, Run: r.ID, Mutation: m.Key, Item: m.Item}})
+			}
+			w.commit(r.Workflow, changes...)
+		}
+		job, other := jobRun(w, "w"), jobRun(w, "other")
+		w.same("none", get[[]keep.Mutation](w)(w.ItemDoubts(w.ctx, "w")), []keep.Mutation(nil))
+		put(job, "asked", "i", keep.InFlight, keep.NeedsReconcile, keep.Indeterminate)
+		put(job, "first", "i", keep.InFlight, keep.NeedsReconcile)
+		put(job, "out", "i", keep.InFlight)
+		put(other, "elsewhere", "i", keep.InFlight, keep.NeedsReconcile)
+		put(job, "known", "i", keep.InFlight, keep.NeedsReconcile, keep.Applied)
+		put(job, "in no item", "", keep.InFlight, keep.NeedsReconcile)
+		put(job, "second", "i", keep.InFlight, keep.NeedsReconcile)
+		put(job, "asked later", "i", keep.InFlight, keep.NeedsReconcile, keep.Indeterminate)
+		var keys []keep.MutationKey
+		for _, m := range get[[]keep.Mutation](w)(w.ItemDoubts(w.ctx, "w")) {
+			keys = append(keys, m.Key)
+			w.same("whole", m, get[keep.Mutation](w)(w.Mutation(w.ctx, m.Key)))
+		}
+		w.same("ItemDoubts", keys, []keep.MutationKey{"second", "first", "asked later", "asked"})
+		settled := get[keep.Mutation](w)(w.Mutation(w.ctx, "first"))
+		settled.State = keep.Failed
+		w.commit("w", keep.PutMutation{Mutation: settled, Moves: []keep.Move{w.move(keep.NeedsReconcile, keep.Failed)}})
+		w.same("one less", len(get[[]keep.Mutation](w)(w.ItemDoubts(w.ctx, "w"))), 3)
+		w.same("of another one", len(get[[]keep.Mutation](w)(w.ItemDoubts(w.ctx, "other"))), 1)
+		w.same("of nobody", get[[]keep.Mutation](w)(w.ItemDoubts(w.ctx, "nobody")), []keep.Mutation(nil))
+	}},
 	{"a ledger key is used once", func(w *world) {
 		r, m := w.call("w")
 		again := m
