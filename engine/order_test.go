@@ -207,6 +207,39 @@ func TestOrderNoneFailsOnce(t *testing.T) {
 	})
 }
 
+// Two runs of a consumer that the current version has no more are open: one that is tried again, and finds its own event
+// skipped, does not take that of the other.
+func TestOrderNoneRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, sent := newOrdered(t, keep.OrderNone)
+		w.script["consumers.act.prepare"] = func(*call) any { panic(thrown("cannot read it")) }
+		w.deploy()
+		for _, id := range []string{"a1", "a2"} { // the run of a1 is the older one, and tried first
+			w.publish("in", id)
+			w.run()
+			time.Sleep(time.Second)
+		}
+		w.def.Handlers = []keep.Handler{{Name: "work", Kind: keep.Job, Schedule: keep.Schedule{Interval: 1000 * time.Hour}}}
+		w.script["jobs.work"] = func(*call) any { return nil }
+		w.deploy()
+		res, err := w.engine().SkipEvents(t.Context(), "w", "in", []keep.MessageID{"a1"}, keep.Decision{})
+		if err != nil || res.Skipped != 1 {
+			t.Fatalf("skipped %+v, %v; want a1", res, err)
+		}
+		began := make(map[keep.RunID]keep.MessageID)
+		for _, r := range w.runs() {
+			began[r.ID] = r.Trigger.MessageID
+		}
+		w.script["consumers.act.prepare"] = reserveTrigger
+		w.run()
+		wantSent(t, sent, "a2")
+		r, err := w.store.Run(t.Context(), w.newest().Run)
+		if err != nil || began[r.RetryOf] != "a2" {
+			t.Errorf("a2 was called for by the attempt after that of %q, %v", began[r.RetryOf], err)
+		}
+	})
+}
+
 // While a run waits, on_blocked says whether producers continue. Consumers wait.
 func TestOnBlocked(t *testing.T) {
 	for _, tt := range []struct {

@@ -4,7 +4,7 @@ package main
 var edgesBreaks = []Break{
 	// notify: people are told at least once.
 	{"removed-consumer-holds-no-key", "one-at-a-time", "engine/order.go",
-		`|| o.By == "" && o.Run.Handler == h.Name`, ``, "./internal/simtest -run TestSeedWithARemovedConsumer"},
+		`|| o.By == "" && o.Run.Handler == h.Name`, ``, "./engine -run TestOrderNoneRemoved"},
 	{"call-is-sent-however-late", "doubt-is-not-failure", "engine/call.go",
 		`late >= ledger.MaxLate(x.mut)`, `limit <= 0`, "./engine -run TestDiesAfterASlowRecord"},
 	{"died-with-a-call-that-was-not-late", "doubt-is-not-failure", "engine/reconcile.go",
