@@ -453,12 +453,35 @@ func (a *app) showAccount(ctx context.Context, name string) error {
 		if a.JSON {
 			return a.PrintJSON(detail)
 		}
-		fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\nscopes: %s\nworkflows that use it: %s\n", name, detail.Pack, detail.Status, detail.Generation, strings.Join(detail.Scopes, " "), usedBy(detail.Workflows))
+		a.printAccount(detail.Account)
 		for _, r := range detail.Refreshes {
 			fmt.Fprintf(a.Out, "refresh of generation %d by %s at %s: %s\n", r.Generation, terminal.Clean(r.Host), a.At(r.SentAt), r.State)
 		}
 		return nil
 	})
+}
+
+// printAccount prints all that is known of an account but its credential.
+func (a *app) printAccount(v api.Account) {
+	fmt.Fprintf(a.Out, "%s of %s: %s, generation %d\n", v.Name, v.Pack, v.Status, v.Generation)
+	line := func(what, text string) {
+		if text != "" {
+			fmt.Fprintf(a.Out, "%s: %s\n", what, text)
+		}
+	}
+	if v.Error != nil {
+		line("problem", terminal.Clean(*v.Error))
+	}
+	if v.Subject != nil {
+		line("user", terminal.Clean(*v.Subject))
+	}
+	line("scopes", terminal.Clean(strings.Join(v.Scopes, " ")))
+	line("connected", fmt.Sprintf("%s by %s", a.At(v.ConnectedAt), terminal.Clean(v.ConnectedBy)))
+	if v.ExpiresAt != nil {
+		line("expires", a.sinceThen(v.ExpiresAt))
+	}
+	line("last success", a.sinceThen(v.LastUsedAt))
+	line("workflows that use it", usedBy(v.Workflows))
 }
 
 // usedBy names workflows on one line.

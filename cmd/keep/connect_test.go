@@ -287,6 +287,12 @@ func TestConnectScopes(t *testing.T) {
 	if list := d.accounts(); len(list) != 1 || strings.Join(list[0].Scopes, " ") != "mail.read mail.send offline_access openid" {
 		t.Errorf("accounts are %+v", list)
 	}
+	out, status = d.keep("accounts", "show", "diary")
+	for _, want := range []string{"diary of diary: ", "\nuser: ", "\nscopes: mail.read mail.send", "\nconnected: 20", " by ", "\nexpires: 20", "\nlast success: ", "\nworkflows that use it: none so far"} {
+		if status != exit.Done || !strings.Contains(out, want) {
+			t.Errorf("keep accounts show says nothing of %q: status %d: %s", want, status, out)
+		}
+	}
 }
 
 // An OAuth client of its own account is connected without a person, used, and renewed; a wrong

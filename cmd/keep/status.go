@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -104,7 +105,7 @@ func (a *app) printStatus(s api.Status) error {
 		fmt.Fprintln(a.Out)
 		t := terminal.Table{Header: []string{"CONNECTION", "STATE", "SINCE", "NEXT CALL", "WAITING", "WHY"}}
 		for _, c := range s.Connections {
-			t.Add(c.Name, string(c.State), a.atOrDash(c.Since), a.atOrDash(c.NextProbeAt), terminal.Number(c.Waiting),
+			t.Add(c.Name, string(c.State), a.atOrDash(c.Since), a.nextCall(c.NextProbeAt), terminal.Number(c.Waiting),
 				terminal.CutTo(terminal.OrDash(c.Why), terminal.MaxTitle))
 		}
 		if err := t.Print(a.Out, a.OutInk); err != nil {
@@ -273,6 +274,14 @@ func byLimit(s api.Status) (failing, held []api.Run) {
 // waitText says for what a run waits.
 func waitText(r api.Run) string {
 	return fmt.Sprintf("%s: run %s of %s: %s", r.Workflow, r.ID, r.Handler, terminal.Clean(terminal.OrEmpty(r.WaitsFor)))
+}
+
+// nextCall says when a connection may be called again.
+func (a *app) nextCall(at *api.Time) string {
+	if at != nil && !time.Time(*at).After(a.Now()) {
+		return "when one is due"
+	}
+	return a.atOrDash(at)
 }
 
 // atOrDash returns a time as people read it, or a dash for none.

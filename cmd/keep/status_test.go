@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -190,4 +191,19 @@ func titles(page, section string) (links []string) {
 		links = append(links, m[1])
 	}
 	return links
+}
+
+// A call that could have been tried a while ago is tried when one is due, and not at a time that is over.
+func TestNextCall(t *testing.T) {
+	a := newApp(io.Discard, io.Discard)
+	at := func(d time.Duration) *api.Time { v := api.Time(time.Now().Add(d)); return &v }
+	if got := a.nextCall(nil); got != "-" {
+		t.Errorf("nextCall(nil) = %q", got)
+	}
+	if got := a.nextCall(at(-time.Minute)); got != "when one is due" {
+		t.Errorf("nextCall of a minute ago = %q", got)
+	}
+	if got := a.nextCall(at(time.Hour)); !strings.Contains(got, "in ") {
+		t.Errorf("nextCall in an hour = %q", got)
+	}
 }
