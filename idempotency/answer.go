@@ -92,7 +92,7 @@ func (a *response) WriteHeader(status int) {
 	if n, err := strconv.ParseInt(a.sent.Get("Content-Length"), 10, 64); err == nil {
 		a.length = n
 	}
-	if media == "text/event-stream" || status == http.StatusSwitchingProtocols || a.length > a.c.rt.ResponseLimit {
+	if media == "text/event-stream" || status == http.StatusSwitchingProtocols || a.length > a.c.rt.ResponseLimit || !a.c.hold(beyond(a.sent)) {
 		a.stream()
 	}
 }

@@ -61,7 +61,7 @@ type Config struct {
 	// SweepBatch is the most records deleted at once. If zero, 100.
 	SweepBatch int
 
-	// Memory is the most bytes of requests and answers that are held at once. It is
+	// Memory is the most bytes of requests and answers, with their headers, that are held at once. It is
 	// taken as a request arrives, whatever length that announces. What does not fit
 	// displaces requests that have not arrived whole: first of the address that has
 	// the most of them, first the one that took memory longest ago, which is not always

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"mime"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +68,7 @@ func Doubt(ctx context.Context, status int) {
 
 // EndsWithConnection declares, by a handler that passes an answer on, that nothing but the
 // end of a connection told it that the answer ends: it may have been cut off. It is
-// shown, and kept only if it is complete JSON. Outside a guarded request it does
+// shown, and kept only if it is complete JSON of a type that has one value. Outside a guarded request it does
 // nothing.
 func EndsWithConnection(ctx context.Context) {
 	if c, ok := ctx.Value(callKey{}).(*exchange); ok {
@@ -81,12 +83,19 @@ func (c *exchange) mayBeCut(a *response) bool {
 	c.mu.Lock()
 	endless := c.endless
 	c.mu.Unlock()
-	return endless && mayBeHalf(a.buf)
+	return endless && mayBeHalf(a.sent.Get("Content-Type"), a.buf)
 }
 
 // mayBeHalf reports whether a text does not show where it ends. A number may be half of
-// one, so JSON is complete if it has an end of its own.
-func mayBeHalf(text []byte) bool {
+// one, so JSON is complete if it has an end of its own, and is of a type that has no more after it: one line
+// of several is complete, too.
+func mayBeHalf(contentType string, text []byte) bool {
+	media, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case media == "", media == "application/json":
+	case !strings.HasSuffix(media, "+json"), strings.HasSuffix(media, "stream+json"):
+		return true
+	}
 	text = bytes.TrimSpace(text)
 	return len(text) == 0 || !bytes.Contains([]byte(`{["`), text[:1]) || !json.Valid(text)
 }

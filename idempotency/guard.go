@@ -222,6 +222,9 @@ func (c *exchange) readBody() *Problem {
 		c.endReading()
 		return tooLarge(limit)
 	}
+	if n := beyond(c.r.Header); n > 0 && !c.hold(n) {
+		return c.busy()
+	}
 	if c.r.Body != nil && c.r.Body != http.NoBody {
 		timed := &timedBody{r: c.r.Body, conn: http.NewResponseController(c.w), silence: c.g.cfg.BodySilence, end: c.started.Add(c.g.cfg.BodyTimeout), memory: c.memory}
 		body, err := c.readAll(http.MaxBytesReader(c.w, timed, limit), c.r.ContentLength)

@@ -48,6 +48,20 @@ func (c *exchange) endReading() {
 // perRequest is how many bytes a request counts for beside its body. It bounds how many requests have what another one needs.
 const perRequest = 1 << 10
 
+// perField is how many bytes a line of a header counts for beside its text: of many short ones that is most.
+const perField = 64
+
+// beyond returns how many bytes a header takes more than perRequest, which every request counts for.
+func beyond(h http.Header) int64 {
+	n := 0
+	for name, lines := range h {
+		for _, line := range lines {
+			n += len(name) + len(line) + perField
+		}
+	}
+	return max(0, int64(n)-perRequest)
+}
+
 // firstPart is how many bytes are taken for a body of which nothing has come, at most.
 const firstPart = 4 << 10
 

@@ -27,6 +27,7 @@ func TestHeldAnswers(t *testing.T) {
 		"replays":          heldReplays,
 		"never_fits":       heldNeverFits,
 		"passed_through":   heldPassedThrough,
+		"headers":          heldHeaders,
 		"stalled_client":   heldStalledClient,
 		"slow_client":      heldSlowClient,
 		"other_deadlines":  heldOtherDeadlines,
@@ -128,6 +129,31 @@ func heldPassedThrough(t *testing.T) {
 	if client.Body.Len() != 64<<10 {
 		t.Errorf("the client read %d bytes", client.Body.Len())
 	}
+}
+
+// The header of an answer takes memory, as its body does: where that is not there, the answer is passed through.
+func heldHeaders(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, idempotency.Config{Memory: 64 << 10}, func(rw http.ResponseWriter, _ *http.Request) {
+		for i := range 40 { // 48 KiB
+			rw.Header().Set(fmt.Sprintf("X-%02d", i), strings.Repeat("x", 1160))
+		}
+		fmt.Fprint(rw, "made")
+	})
+	late := newLateReader()
+	var wg sync.WaitGroup
+	wg.Go(func() { w.h.ServeHTTP(late, with("a")) })
+	<-late.waits
+	if got := w.do(with("b")); got.Code != 200 || got.Body.String() != "made" || got.Header().Get("X-39") == "" {
+		t.Errorf("beside the answer that is held: %d %s", got.Code, got.Body)
+	}
+	if got := w.record("b").State; got != key.DoneWithoutBody {
+		t.Errorf("96 KiB of headers are held in 64 KiB: the second key is %q", got)
+	}
+	close(late.read)
+	wg.Wait()
+	w.replayed(late.ResponseRecorder, w.do(with("a")))
+	w.ran(2)
 }
 
 // A stalled client reads nothing, or each part after some time.

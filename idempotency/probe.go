@@ -55,7 +55,7 @@ var ErrCannotTell = errors.New("the probe cannot tell")
 // ProbeURL returns a probe that asks a URL, in which {key} stands for the key and
 // {caller} for the caller as caller returns it; nil: for its hash. An
 // answer of 2xx means that it happened and is kept, unless it may be half since only the
-// end of its connection ends it and it is no complete JSON; 404 means that it did not, any
+// end of its connection ends it and it is no complete JSON of a type that has one value; 404 means that it did not, any
 // other nothing. If client is nil, http.DefaultClient. An answer over limit bytes
 // tells nothing. What would lead to another place of a path ("..") is asked about in a query alone.
 func ProbeURL(client *http.Client, template string, caller func(Question) string, limit int64) Probe {
@@ -94,7 +94,7 @@ func ProbeURL(client *http.Client, template string, caller func(Question) string
 		if int64(len(body)) > limit {
 			return Finding{}, fmt.Errorf("%w: its answer has over %d bytes", ErrCannotTell, limit)
 		}
-		if endless && mayBeHalf(body) {
+		if endless && mayBeHalf(resp.Header.Get("Content-Type"), body) {
 			return Finding{Happened: true, Status: resp.StatusCode, WithoutBody: true}, nil
 		}
 		return Finding{Happened: true, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil

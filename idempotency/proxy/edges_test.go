@@ -208,3 +208,31 @@ func TestStopWaitsForAStreamWithAKey(t *testing.T) {
 		t.Errorf("the records are %+v, %v", list, err)
 	}
 }
+
+// What no client can be given is no answer: nobody knows then what became of the request, also where a 5xx says that nothing was done.
+func TestAnswersThatAreNone(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]string{
+		"status": "HTTP/1.1 099 None\r\nContent-Length: 2\r\n\r\nhi",
+		"header": "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 1<<20) + "\r\nContent-Length: 2\r\n\r\nhi",
+	} {
+		for _, policy := range []string{"at-most-once", "retry-5xx"} {
+			up, requests := cut(t, func(_ int64, c net.Conn, _ *http.Request) {
+				_, _ = io.WriteString(c, answer)
+				_ = c.Close()
+			})
+			clients, _, _ := front(t, up, func(c *proxy.Config) { c.Routes = []proxy.Route{{Policy: policy}} })
+			for i, want := range []int{http.StatusBadGateway, http.StatusConflict} {
+				if resp, b := post(t, clients.URL, "k", "x"); resp.StatusCode != want || !strings.Contains(b, string(idempotency.KindOutcomeUnknown)) {
+					t.Errorf("%s, %s: answer %d is %d %.200s", name, policy, i+1, resp.StatusCode, b)
+				}
+			}
+			if resp, b := post(t, clients.URL, "", "x"); resp.StatusCode != http.StatusBadGateway || !strings.Contains(b, string(idempotency.KindUpstreamFailed)) {
+				t.Errorf("%s, without a key: %d %.200s", name, resp.StatusCode, b)
+			}
+			if n := requests.Load(); n != 2 {
+				t.Errorf("%s, %s: the backend got %d requests", name, policy, n)
+			}
+		}
+	}
+}

@@ -20,14 +20,14 @@ type half struct {
 }
 
 // begin sends the headers of a request with a body of size bytes, and returns when the proxy reads that.
-func begin(t *testing.T, addr, key string, size int) half {
+func begin(t *testing.T, addr, key string, size int, headers ...string) half {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", key, size)
+	fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n%s\r\n", key, size, strings.Join(append(headers, ""), "\r\n"))
 	h := half{conn, bufio.NewReader(conn)}
 	if resp := h.answer(t); resp.StatusCode != http.StatusContinue {
 		t.Fatalf("the proxy answers %s before a byte of the body of %s has come", resp.Status, key)
@@ -112,5 +112,22 @@ func TestTinyHalves(t *testing.T) {
 	}
 	if resp := first.answer(t); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("the first of nine in 8 KiB got %s", resp.Status)
+	}
+}
+
+// Law bounded: the header of a request takes memory, too, while its body is waited for.
+func TestHeadersOfHalves(t *testing.T) {
+	t.Parallel()
+	back := upstream(t, func(http.ResponseWriter, *http.Request) {})
+	clients, _, _ := front(t, back.URL, func(c *proxy.Config) { c.Memory = 1 << 20 })
+	first := begin(t, clients.Listener.Addr().String(), "first", 2, "X-A: "+strings.Repeat("a", 300<<10))
+	for i := range 3 {
+		begin(t, clients.Listener.Addr().String(), fmt.Sprint("half", i), 2, "X-A: "+strings.Repeat("a", 300<<10))
+	}
+	if resp := first.answer(t); resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the first of four with 300 KiB of headers in 1 MiB got %s", resp.Status)
+	}
+	if resp, _ := post(t, clients.URL, "k", "x", "X-B", strings.Repeat("b", 300<<10)); resp.StatusCode != http.StatusOK {
+		t.Errorf("a whole request beside them got %s", resp.Status)
 	}
 }

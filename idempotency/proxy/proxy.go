@@ -193,6 +193,9 @@ const (
 	connectTimeout   = dialTimeout + handshakeTimeout
 )
 
+// maxHeader is how many bytes the header of an answer may have. It is in memory whole before anybody can say that there is none for it.
+const maxHeader = 1 << 20
+
 // transport returns how the backend is talked to.
 func transport(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	if dial == nil {
@@ -203,6 +206,8 @@ func transport(dial func(ctx context.Context, network, address string) (net.Conn
 		TLSHandshakeTimeout: handshakeTimeout,
 		DisableCompression:  true, // the client's bytes, not ours
 		MaxIdleConnsPerHost: 256,
+
+		MaxResponseHeaderBytes: maxHeader,
 		// Most servers close idle connections after 5 s or more. One that breaks
 		// under a request leaves a doubt, so ours are closed before.
 		IdleConnTimeout: 2 * time.Second,

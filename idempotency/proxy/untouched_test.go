@@ -180,21 +180,31 @@ func untouchedEndsWithConnection(t *testing.T) {
 	for answer, kept := range map[string]bool{
 		`{"id": 7}`: true, `[1]`: true, `"x"`: true, `{"id": `: false, `12`: false, `hello`: false, ``: false,
 	} {
-		up, requests := cut(t, func(_ int64, c net.Conn, _ *http.Request) {
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"+answer)
-			_ = c.Close()
-		})
-		clients, _, _ := front(t, up)
-		if resp, b := post(t, clients.URL, "k", "x"); resp.StatusCode != 200 || b != answer {
-			t.Errorf("%q: first %d %s", answer, resp.StatusCode, b)
-		}
-		resp, b := post(t, clients.URL, "k", "x")
-		if replayed := resp.StatusCode == 200 && b == answer; replayed != kept || !kept && !(strings.Contains(b, string(idempotency.KindBodyNotStored)) && strings.Contains(b, "end of its connection")) {
-			t.Errorf("%q: retry %d %s, want replayed: %t", answer, resp.StatusCode, b, kept)
-		}
-		if n := requests.Load(); n != 1 {
-			t.Errorf("%q: the backend got %d requests", answer, n)
-		}
+		endsWithConnection(t, "application/json", answer, kept)
+	}
+	for media, kept := range map[string]bool{ // of which there may be more lines
+		"application/hal+json": true, "application/x-ndjson": false, "application/jsonl": false, "application/stream+json": false, "text/plain": false,
+	} {
+		endsWithConnection(t, media, `{"id": 7}`+"\n", kept)
+	}
+}
+
+func endsWithConnection(t *testing.T, media, answer string, kept bool) {
+	t.Helper()
+	up, requests := cut(t, func(_ int64, c net.Conn, _ *http.Request) {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: "+media+"\r\n\r\n"+answer)
+		_ = c.Close()
+	})
+	clients, _, _ := front(t, up)
+	if resp, b := post(t, clients.URL, "k", "x"); resp.StatusCode != 200 || b != answer {
+		t.Errorf("%s %q: first %d %s", media, answer, resp.StatusCode, b)
+	}
+	resp, b := post(t, clients.URL, "k", "x")
+	if replayed := resp.StatusCode == 200 && b == answer; replayed != kept || !kept && !(strings.Contains(b, string(idempotency.KindBodyNotStored)) && strings.Contains(b, "end of its connection")) {
+		t.Errorf("%s %q: retry %d %s, want replayed: %t", media, answer, resp.StatusCode, b, kept)
+	}
+	if n := requests.Load(); n != 1 {
+		t.Errorf("%s %q: the backend got %d requests", media, answer, n)
 	}
 }
 

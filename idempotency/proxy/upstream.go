@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -51,6 +52,9 @@ func (c *upstreamCall) late() {
 // begin watches the body of an answer that began. An event stream may be silent for
 // as long as it likes, but not hold up the end of the proxy longer than requests may.
 func (c *upstreamCall) begin(resp *http.Response) error {
+	if resp.StatusCode < 100 { // of which net/http writes none
+		return fmt.Errorf("the upstream answered with the status %03d, which is none", resp.StatusCode)
+	}
 	c.answered.Store(true)
 	c.timer.Stop()
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))

@@ -164,7 +164,10 @@ func (s *build) run(ctx context.Context, on, binary, test string, atMost time.Du
 	fields := strings.Fields(test)
 	args := []string{"-test.count=1", "-test.timeout=" + atMost.String()}
 	for _, a := range fields[1:] {
-		args = append(args, strings.Replace(a, "-run", "-test.run", 1))
+		if a == "-run" || a == "-timeout" { // as the test itself calls them
+			a = "-test." + a[1:]
+		}
+		args = append(args, a)
 	}
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = filepath.Join(s.root, filepath.FromSlash(fields[0]))
