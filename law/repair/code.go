@@ -13,6 +13,13 @@ type line struct {
 	text, bare string
 	code       string // without what is within texts and expressions
 	in         *block // that it begins in; nil: none
+	within     []mark // what the names of code are in
+}
+
+// A mark says what is around the names of a line from there to the next mark.
+type mark struct {
+	off int // into code
+	around
 }
 
 // A block is what is within a bracket.
@@ -22,6 +29,17 @@ type block struct {
 	braced bool // the bracket is {
 }
 
+// behind returns the block that is around what follows t, which is in a line of b.
+func (b *block) behind(t javascript.Token, line int) *block {
+	switch {
+	case t.Is("("), t.Is("["), t.Is("{"), t.Is("${"):
+		return &block{b, line, t.Text == "{"}
+	case b != nil && (t.Is(")") || t.Is("]") || t.Is("}")):
+		return b.in
+	}
+	return b
+}
+
 // read returns the lines of a script without their remarks, and whether it is certain what is one. Where a remark begins is only known
 // to who knows what is a text, a template or a regular expression: a proposal may have what looks like a remark in one of them, with a call in between.
 func read(script string) (lines []line, certain bool) {
@@ -29,11 +47,13 @@ func read(script string) (lines []line, certain bool) {
 	var last rune                        // of bare
 	gap := false                         // something was left out of bare since then
 	var first, now *block                // that the line at hand begins in, and that this is in
+	var within []mark
+	var n nest
 	end := func() {
 		if text := strings.TrimSpace(text.String()); text != "" {
-			lines = append(lines, line{text, bare.String(), code.String(), first})
+			lines = append(lines, line{text, bare.String(), code.String(), first, within})
 		}
-		first = now
+		first, within = now, nil
 		text.Reset()
 		bare.Reset()
 		code.Reset()
@@ -51,21 +71,18 @@ func read(script string) (lines []line, certain bool) {
 			code.WriteByte(' ')
 			gap = true
 			continue
+		}
+		n.note(t)
+		switch {
 		case t.Kind == javascript.Name || t.Kind == javascript.Number || t.Kind == javascript.Punct && t.Text != "${":
+			if last := len(within) - 1; t.Kind == javascript.Name && (last < 0 || within[last].around != n.now) {
+				within = append(within, mark{code.Len(), n.now})
+			}
 			code.WriteString(t.Text)
 		default:
 			code.WriteByte(' ')
 		}
-		if t.Kind == javascript.Punct {
-			switch t.Text {
-			case "(", "[", "{", "${":
-				now = &block{now, len(lines), t.Text == "{"}
-			case ")", "]", "}":
-				if now != nil {
-					now = now.in
-				}
-			}
-		}
+		now = now.behind(t, len(lines))
 		text.WriteString(t.Text)
 		if first, _ := utf8.DecodeRuneInString(t.Text); gap && joins(last, first) {
 			bare.WriteByte(' ')

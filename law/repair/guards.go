@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ var (
 	})
 	// heads is how a line ends that is not complete without the next one.
 	heads = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(^|[^\p{L}\p{N}_$.])((if|while|for|with|for await)\(.*\)|else|do)$|(=>|&&|\|\||\?)$`)
+		return regexp.MustCompile(`(^|[^\p{L}\p{N}_$.])((if|while|for|with|for await)\(.*\)|else|do)$|(=>|&&|\|\||\?|:)$`)
 	})
 	// answers is how a line begins a function whose result is a condition.
 	answers = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.(filter|find|some|every)\b`) })
@@ -193,23 +194,30 @@ func (l line) reaches(names []string) (n int) {
 }
 
 // Newly returns what a script does more often than the one before with what reaches outside: calls by what is called, and everything else
-// by its line. Each may be where another was, so that their number is the same. Names may be those of tools, such as svc.pay, whoever calls them.
+// by its line. Each may be where another was, so that their number is the same. One that is in more loops or functions than before counts as
+// new: it may be made more often. Names may be those of tools, such as svc.pay, whoever calls them.
 func Newly(was, is string, names ...string) []string {
-	had := make(map[string]int)
-	for _, use := range usesOf(was, names) {
-		had[use]++
+	had := make(map[use]int)
+	for _, u := range usesOf(was, names) {
+		had[u]++
 	}
 	var out []string
-	for _, use := range usesOf(is, names) {
-		if had[use]--; had[use] < 0 && !slices.Contains(out, use) {
-			out = append(out, use)
+	for _, u := range usesOf(is, names) {
+		if had[u]--; had[u] < 0 && !slices.Contains(out, u.what) {
+			out = append(out, u.what)
 		}
 	}
 	return out
 }
 
+// A use is one of what reaches outside.
+type use struct {
+	what string // is called, or the line
+	around
+}
+
 // usesOf returns the uses that a script has of what reaches outside.
-func usesOf(script string, names []string) (uses []string) {
+func usesOf(script string, names []string) (uses []use) {
 	lines := linesOf(script)
 	var code strings.Builder
 	for _, l := range lines {
@@ -217,35 +225,63 @@ func usesOf(script string, names []string) (uses []string) {
 	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if strings.Contains(name, ".") {
-			uses = append(uses, slices.Repeat([]string{name}, strings.Count(code.String(), "."+name+"("))...)
+			uses = append(uses, slices.Repeat([]use{{what: name}}, strings.Count(code.String(), "."+name+"("))...)
 		}
 	}
 	for i, l := range lines {
-		n := l.reaches(names)
-		for call := range strings.FieldsSeq(l.calls(names)) {
-			if !strings.HasPrefix(call, "eval(") && !strings.HasPrefix(call, "arguments") { // of which the rest of the line matters
-				uses = append(uses, call)
-				n--
-			}
-		}
 		whole := l.bare
 		if i+1 < len(lines) && !strings.ContainsAny(l.bare[len(l.bare)-1:], ";,{}") { // it may continue
 			whole += lines[i+1].bare
 		}
-		for range n {
-			uses = append(uses, whole)
-		}
+		uses = append(uses, l.uses(names, whole)...)
 	}
 	return uses
 }
 
+// uses returns the uses that a line has of what reaches outside. Whole is what it is part of.
+func (l line) uses(names []string, whole string) (uses []use) {
+	calls := l.calledAt(names)
+	for _, at := range words().FindAllStringIndex(l.code, -1) {
+		word, call := l.code[at[0]:at[1]], calls[at[0]]
+		switch {
+		case !isReach(word, names):
+		case call == "" || word == "eval" || word == "arguments": // of which the rest of the line matters
+			uses = append(uses, use{whole, l.around(at[0])})
+		default:
+			uses = append(uses, use{call, l.around(at[0])})
+		}
+	}
+	return append(uses, slices.Repeat([]use{{what: whole}}, strings.Count(l.code, `\u`))...)
+}
+
+// around returns what the name at a place of code is in.
+func (l line) around(off int) (in around) {
+	for _, m := range l.within {
+		if m.off > off {
+			break
+		}
+		in = m.around
+	}
+	return in
+}
+
+// calledAt returns what a line calls of what reaches outside, by its places in code.
+func (l line) calledAt(names []string) map[int]string {
+	out := make(map[int]string)
+	for _, at := range chain().FindAllStringSubmatchIndex(l.code, -1) {
+		if isReach(l.code[at[2]:at[3]], names) {
+			out[at[0]] = strings.Join(strings.Fields(l.code[at[0]:at[1]]), "")
+		}
+	}
+	return out
+}
+
 // calls returns what a line calls of what reaches outside, in its order; empty: nothing.
 func (l line) calls(names []string) string {
+	called := l.calledAt(names)
 	var out []string
-	for _, call := range chain().FindAllStringSubmatch(l.code, -1) {
-		if isReach(call[1], names) {
-			out = append(out, strings.Join(strings.Fields(call[0]), ""))
-		}
+	for _, at := range slices.Sorted(maps.Keys(called)) {
+		out = append(out, called[at])
 	}
 	return strings.Join(out, " ")
 }

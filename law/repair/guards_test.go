@@ -135,6 +135,7 @@ func TestNamesThatReach(t *testing.T) {
 		"the condition in a function of its line":    {"f() {\nif (a) return;\nawait ctx.svc.pay({ b });\n}", "f() { const g = () => {\nif (a) return;\n};\nawait ctx.svc.pay({ b });\n}"},
 		"the condition in another function":          {"f() {\nif (a) return;\nawait ctx.svc.pay({ b });\n}", "g() {\nif (a) return;\n}, f() {\nawait ctx.svc.pay({ b });\n}"},
 		"the condition in a try":                     {"if (a) throw b;\nawait ctx.svc.pay({ b });", "try {\nif (a) throw b;\n} catch {}\nawait ctx.svc.pay({ b });"},
+		"the condition behind a label":               {"if (a) return;\nawait ctx.svc.pay();", "if (b) c:\nif (a) return;\nawait ctx.svc.pay();"},
 		"in the block of another condition":          {"if (a) {\n  await ctx.svc.pay();\n}\nif (b) {\n  c();\n}", "if (a) {\n  c();\n}\nif (b) {\n  await ctx.svc.pay();\n}"},
 		"the first of two that call the same, moved": {"await ctx.svc.pay(a);\nif (b) return;\nawait ctx.svc.pay(c);", "await ctx.svc.pay(a);\nawait ctx.svc.pay(c, 1);\nif (b) return;"},
 	} {
@@ -207,6 +208,15 @@ func TestNewly(t *testing.T) {
 		"by its place":          {"f(arguments[1]);", "arguments[0].svc.pay();", "arguments[0].svc.pay();"},
 		"with other spaces":     {"await ctx . svc ?. pay ( a );", "await ctx.svc?.pay(b);", ""},
 		"once less":             {"ctx.log('a');\nctx.svc.pay(a);", "ctx.svc.pay(a);", ""},
+		"in a loop of its line": {"c.svc.pay(a);", "for (const d of a.e ?? [1]) await c.svc.pay(a, d);", "c.svc.pay("},
+		"in a loop over lines":  {"await c.svc.pay(a);", "for (const d of a.e) b:\nawait c.svc.pay(a);", "c.svc.pay("},
+		"behind a block":        {"await c.svc.pay(a);", "for (const d of a.e) {\n}\nawait c.svc.pay(a);", ""},
+		"in a loop behind one":  {"await c.svc.pay(a);", "for (const d of a.e) if (d) { } else await c.svc.pay(a);", "c.svc.pay("},
+		"in a loop that ends":   {"await c.svc.pay(a);", "do await c.svc.pay(a); while (a.e-- > 0);", "c.svc.pay("},
+		"for each":              {"await c.svc.pay(a);", "await Promise.all(a.e.map((d) => c.svc.pay(a)));", "c.svc.pay("},
+		"in a function":         {"await c.svc.pay(a);", "const d = { f() { return c.svc.pay(a); } }; await d.f(); await d.f();", "c.svc.pay("},
+		"behind an arrow":       {"await c.svc.pay(a);", "const d = (e) => e.f\nconst g = a.map((h) => h.i); await c.svc.pay(d);", ""},
+		"given away in a loop":  {"f(a, c);", "while (a.e-- > 0) f(a, c);", "while(a.e-- >0)f(a,c);"},
 		"in a line that begins": {"const d = await c.get(a);", "const d = await c.get(\n  b);", ""},
 	} {
 		if got := strings.Join(repair.Newly(tt.was, tt.is, "c"), "|"); got != tt.want {
