@@ -49,7 +49,7 @@ type overlay struct {
 	mu      sync.Mutex // protects all below
 	kv      map[kvKey]bool
 	sizing  bool                       // what is read of a checkpoint is to know its size, and no script reads it
-	stored  map[string]json.RawMessage // checkpoints that were written; null: deleted
+	stored  map[string]json.RawMessage // checkpoints that were written; nil: deleted
 	runs    map[keep.RunID]bool
 	maxRuns int                 // zero: no limit
 	rest    map[keep.RunID]bool // chains for which nothing more is done without a person
@@ -122,9 +122,7 @@ func (o *overlay) note(c keep.Commit) {
 		switch c := change.(type) {
 		case keep.SetKV:
 			o.kv[kvKey{c.Producer, c.Key}] = true
-			if o.stored[c.Key] = c.Value; c.Value == nil {
-				o.stored[c.Key] = json.RawMessage("null")
-			}
+			o.stored[c.Key] = c.Value
 		case keep.ResetKV:
 			o.kv[kvKey{c.Producer, ""}] = true
 		case keep.PutRun:

@@ -94,7 +94,7 @@ type Result struct {
 	Items     []keep.Item       // without those that were there at the start
 	Questions []keep.Escalation // that are open
 
-	Stored map[string]json.RawMessage // what producers wrote to their checkpoints last; null: deleted
+	Stored map[string]json.RawMessage // what producers wrote to their checkpoints last; nil: deleted
 
 	NotDue []keep.HandlerState // producers and jobs that were due later when the rehearsal began
 

@@ -6,6 +6,8 @@ var rehearsalBreaks = []Break{
 		`if len(run.Reservations) == 0 || reflect`, `if run.RetryOf != "" || reflect`, "./rehearsal/scripttest -run TestRun$"},
 	{"recorded-test-has-secret-numbers", "no-ambient-power", "rehearsal/scripttest/scrub.go",
 		`return s.number(v, key)`, `return v`, "./rehearsal/scripttest -run TestScrubNumbersByName"},
+	{"recorded-test-forgets-null", "nothing-lost", "rehearsal/scripttest/toml.go",
+		`return asSpelled(nil)`, `return "{}"`, "./rehearsal/scripttest -run TestRecord$"},
 	{"recorded-test-forgets-false", "nothing-lost", "rehearsal/scripttest/toml.go",
 		`if v != nil {
 		w.line("result`, `if v != nil && v != false {

@@ -42,6 +42,9 @@
 // call that nothing answers is applied, with null as its result. A test that finds something to
 // do after 1,000 runs fails; runs = N ends it before.
 //
+// A table whose only key is $json stands for that value of JSON, wherever a value may be: TOML has
+// no null. calls = [{ tool = "db.insert", params = { note = { "$json" = "null" } } }]
+//
 // # From life
 //
 // [Record] makes a test of a run: of what it read, and what came of it.

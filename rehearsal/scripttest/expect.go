@@ -12,12 +12,14 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/law/trace"
+	"github.com/keep-run/keep/rehearsal"
 )
 
 // expect returns what must come of the test: what came of the run, as far as a rehearsal of it
 // comes to the same. What is another in each run, as the time and chance are, is left out and
 // said in r.
-func (l *life) expect(ctx context.Context, got Expect, runs []keep.Run, r *Recorded) (Expect, error) {
+func (l *life) expect(ctx context.Context, result *rehearsal.Result, c *cast, r *Recorded) (Expect, error) {
+	got := observe(result, c)
 	e := Expect{Reservations: orNone(reservations(l.def, l.runs)), Questions: []map[string]any{}}
 	if want := e.Reservations; !reflect.DeepEqual(plain(want), plain(orNone(got.Reservations))) {
 		return e, l.refusef("it reserved %s; its own version, tried with what it saw, reserves %s", show(want), show(got.Reservations))
@@ -44,12 +46,12 @@ func (l *life) expect(ctx context.Context, got Expect, runs []keep.Run, r *Recor
 	if len(open) != len(got.Questions) {
 		return e, l.refusef("it left %d questions (%q); its own version, tried with what it saw, leaves %s", len(open), open, show(e.Questions))
 	}
-	if digestOf(got.KV) == l.stored() {
+	if digestOf(result.Stored) == l.stored() {
 		e.KV = got.KV
 	} else {
 		r.Loose = append(r.Loose, "kv")
 	}
-	return e, l.expectError(&e, runs)
+	return e, l.expectError(&e, result.Runs)
 }
 
 // expectError expects the failure that the run ended with.
@@ -208,9 +210,6 @@ func (r *Recorded) loosen(want, got any, path string) (any, bool) {
 		}
 		return out, true
 	}
-	if holdsNull(want) {
-		return nil, false // TOML has none
-	}
 	if reflect.DeepEqual(plain(want), plain(got)) {
 		return want, true
 	}
@@ -229,17 +228,13 @@ func (l *life) stored() trace.Sum {
 }
 
 // digestOf returns the digest of a checkpoint as traces have it.
-func digestOf(kv map[string]any) trace.Sum {
+func digestOf(kv map[string]json.RawMessage) trace.Sum {
 	if len(kv) == 0 {
 		return ""
 	}
 	var values [][]byte
 	for _, key := range slices.Sorted(maps.Keys(kv)) {
-		raw, err := json.Marshal(kv[key])
-		if err != nil || kv[key] == nil {
-			raw = nil
-		}
-		values = append(values, []byte(key), raw)
+		values = append(values, []byte(key), kv[key])
 	}
 	return trace.Digest(values...)
 }

@@ -217,8 +217,13 @@ func Parse(text []byte) (*File, error) {
 	case err != nil:
 		return nil, fmt.Errorf(" %w", err)
 	}
-	for i, t := range f.Tests {
-		if err := t.validate(); err != nil {
+	for i := range f.Tests {
+		t := &f.Tests[i]
+		err := t.mean()
+		if err == nil {
+			err = t.validate()
+		}
+		if err != nil {
 			return nil, fmt.Errorf(" test %d (%s): %w", i+1, t.Name, err)
 		}
 	}

@@ -88,7 +88,7 @@ func Record(ctx context.Context, cfg RecordConfig) (*Recorded, error) {
 	if err := l.readKnown(ctx, cfg.Store, result.Events); err != nil {
 		return nil, err
 	}
-	if t.Expect, err = l.expect(ctx, observe(result, c), result.Runs, r); err != nil {
+	if t.Expect, err = l.expect(ctx, result, c, r); err != nil {
 		return nil, err
 	}
 	r.Test = t

@@ -62,6 +62,9 @@ export default Keep.workflow({
     async poll(ctx) {
       const polls = await ctx.kv.get("polls") || 0;
       await ctx.kv.set("polls", polls + 1);
+      const seen = await ctx.kv.get("seen");
+      await ctx.kv.set("seen", { last: seen ? seen.last : null });
+      await ctx.kv.set("gone", null);
       for (const o of await ctx.shop.list({ state: "new" }))
         await ctx.publish("order.new", { messageId: o.id, ...o, at: new Date().toISOString(), dice: Math.random() });
     },
@@ -75,7 +78,7 @@ export default Keep.workflow({
         const all = await ctx.shop.list({ state: "any" });
         return { reservations: [{ topic: "order.new", ids: [trigger.messageId] }], data: { ...trigger.payload, all: all.length, more: more.length } };
       },
-      async mutate(ctx, p) { await ctx.shop.send({ id: p.data.id, amount: p.data.amount, more: p.data.more, key: p.data.apiKey, dice: Math.random() }); },
+      async mutate(ctx, p) { await ctx.shop.send({ id: p.data.id, amount: p.data.amount, more: p.data.more, note: null, rows: [[p.data.id, null]], key: p.data.apiKey, dice: Math.random() }); },
       async next(ctx, p, m) { await ctx.publish("order.sent", { messageId: "sent:" + p.data.id, ref: m.result && m.result.ref, mail: p.data.mail, note: p.data.note }); },
     }),
   },
@@ -146,8 +149,10 @@ func TestRecord(t *testing.T) {
 	t.Parallel()
 	db, cfg := lived(t)
 	changes := map[string][]string{ // of the script, by handler: each must be noticed
-		"poll":   {`messageId: o.id`, `messageId: "x" + o.id`, `...o,`, `...o, amount: 1,`, `polls + 1`, `polls + 2`, `"new"`, `"old"`},
-		"send":   {`amount: p.data.amount`, `amount: 1`, `ids: [trigger.messageId]`, `ids: more.map((e) => e.messageId)`, `"sent:"`, `"gone:"`, `limit: 10`, `limit: 1`, `"any"`, `"all"`},
+		"poll": {`messageId: o.id`, `messageId: "x" + o.id`, `...o,`, `...o, amount: 1,`, `polls + 1`, `polls + 2`, `"new"`, `"old"`,
+			`seen.last : null`, `seen.last : 1`, `ctx.kv.set("gone", null)`, `ctx.kv.get("gone")`},
+		"send": {`amount: p.data.amount`, `amount: 1`, `ids: [trigger.messageId]`, `ids: more.map((e) => e.messageId)`, `"sent:"`, `"gone:"`, `limit: 10`, `limit: 1`, `"any"`, `"all"`,
+			`note: null`, `note: "a"`, `rows: [[p.data.id, null]]`, `rows: [[p.data.id, 7]]`, `note: p.data.note`, `note: 1`},
 		"remind": {`amount: o.amount`, `amount: 1`, `"remind:" +`, `"r:" +`, `if (ctx.item.isDone) return;`, `return;`},
 	}
 	runs, _, err := db.Runs(t.Context(), keep.RunFilter{}, keep.Page{Limit: keep.MaxPage})
@@ -250,12 +255,26 @@ func TestFile_TOML(t *testing.T) {
 	for _, payload := range []string{
 		`{"a":"it's \"both\"\n","b":[1,2.5,true,{"c d":"\u007f"}]}`, `{"big":12345678901234567890}`, `[null]`, `"\ud83d\ude00 C:\\x"`, `{}`, `[]`, `1e300`,
 	} {
-		test := scripttest.Test{Name: "a", Runs: 1, Expect: scripttest.Expect{Calls: []map[string]any{}}}
+		test := scripttest.Test{Name: "a", Handler: "h", Runs: 1, Expect: scripttest.Expect{Calls: []map[string]any{}}}
 		var v any
 		if err := json.Unmarshal([]byte(payload), &v); err != nil {
 			t.Fatal(err)
 		}
 		test.Events = []scripttest.Event{{Topic: "t", MessageID: "m", Payload: v}}
+		for _, odd := range []any{v, nil, []any{nil, "a"}, map[string]any{"a": nil}, map[string]any{"$json": "a"}} {
+			test.KV = map[string]any{"a": odd, "b": []any{map[string]any{"$json": odd}}}
+			test.Expect.Publishes = []map[string]any{{"topic": "t", "payload": odd}}
+			f, err := scripttest.Parse(scripttest.File{Script: "a.js", Tests: []scripttest.Test{test}}.TOML(""))
+			if err != nil {
+				t.Fatalf("%v: %v", odd, err)
+			}
+			got, errGot := json.Marshal([]any{f.Tests[0].KV, f.Tests[0].Expect.Publishes})
+			want, errWant := json.Marshal([]any{test.KV, test.Expect.Publishes})
+			if string(got) != string(want) || errGot != nil || errWant != nil {
+				t.Errorf("%s became %s", want, got)
+			}
+		}
+		test.KV, test.Expect.Publishes = nil, nil
 		if strings.Contains(payload, "null") {
 			test.Events[0].Payload, test.Events[0].JSON = nil, payload
 		}

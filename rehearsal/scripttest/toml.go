@@ -3,6 +3,7 @@ package scripttest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -162,7 +163,7 @@ func (w *tomlWriter) test(t Test) {
 	for _, r := range t.Reads {
 		w.line("\n[[test.read]]")
 		w.set("tool", r.Tool)
-		w.set("params", withoutNulls(r.Params))
+		w.set("params", r.Params)
 		w.result(r.Result)
 		w.set("json", r.JSON)
 		w.set("error", r.Error)
@@ -179,7 +180,7 @@ func (w *tomlWriter) test(t Test) {
 	for _, x := range expected {
 		w.rows(x.list, x.of(t.Expect))
 	}
-	w.set("kv", withoutNulls(t.Expect.KV))
+	w.set("kv", t.Expect.KV)
 	w.set("error", t.Expect.Error)
 }
 
@@ -194,20 +195,82 @@ func filled(pairs ...string) map[string]any {
 	return out
 }
 
-// withoutNulls leaves out what TOML cannot say: the rest is compared.
-func withoutNulls(m map[string]any) map[string]any {
-	if m == nil {
-		return nil
+// spelled is the one key of a table that stands for a value of JSON which TOML cannot say: { "$json" = "null" }.
+const spelled = "$json"
+
+// asSpelled returns a value as such a table.
+func asSpelled(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		raw = []byte("null") // of what came from JSON
 	}
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		if sub, ok := v.(map[string]any); ok {
-			out[k] = withoutNulls(sub)
-		} else if !holdsNull(v) {
-			out[k] = v
+	return fmt.Sprintf("{ %s = %s }", tomlText(spelled), tomlText(string(raw)))
+}
+
+// meant returns a value of a file with what such tables stand for in their place.
+func meant(v any) (any, error) {
+	switch v := v.(type) {
+	case map[string]any:
+		if text, is := v[spelled]; is {
+			var of any
+			if text, ok := text.(string); !ok || len(v) > 1 || json.Unmarshal([]byte(text), &of) != nil {
+				return nil, fmt.Errorf("%s is the only key of its table, and has JSON in a text", spelled)
+			}
+			return of, nil
+		}
+		for k, x := range v {
+			of, err := meant(x)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k, err)
+			}
+			v[k] = of
+		}
+	case []any:
+		for i, x := range v {
+			of, err := meant(x)
+			if err != nil {
+				return nil, err
+			}
+			v[i] = of
 		}
 	}
-	return out
+	return v, nil
+}
+
+// mean puts what is meant in the place of all values of a test.
+func (t *Test) mean() error {
+	var errs []error
+	one := func(v *any) {
+		of, err := meant(*v)
+		*v, errs = of, append(errs, err)
+	}
+	table := func(m *map[string]any) {
+		of, err := meant(*m)
+		is, ok := of.(map[string]any)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s stands for no table", spelled)
+		}
+		*m, errs = is, append(errs, err)
+	}
+	table(&t.KV)
+	table(&t.Expect.KV)
+	for i := range t.Events {
+		one(&t.Events[i].Payload)
+	}
+	for i := range t.Reads {
+		table(&t.Reads[i].Params)
+		one(&t.Reads[i].Result)
+	}
+	for i := range t.Answers {
+		one(&t.Answers[i].Result)
+	}
+	for _, x := range expected {
+		rows := x.of(t.Expect)
+		for i := range rows {
+			table(&rows[i])
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // order is that of the keys that tests have; others follow by name.
@@ -216,6 +279,8 @@ var order = []string{"tool", "kind", "topic", "id", "ids", "messageId", "title",
 // tomlValue returns a value on one line.
 func tomlValue(v any) string {
 	switch v := v.(type) {
+	case nil:
+		return asSpelled(nil)
 	case string:
 		return tomlText(v)
 	case bool:
@@ -230,6 +295,9 @@ func tomlValue(v any) string {
 		}
 		return s
 	case map[string]any:
+		if _, is := v[spelled]; is {
+			return asSpelled(v)
+		}
 		keys := slices.SortedFunc(maps.Keys(v), func(a, b string) int {
 			i, j := slices.Index(order, a), slices.Index(order, b)
 			switch {
