@@ -103,6 +103,22 @@ func SaysDone(q keep.Escalation) bool {
 	return q.Kind == keep.AskApproval && q.Decision != nil && q.Decision.Action == keep.TreatAsDone
 }
 
+// StoppedAtCall reports whether a consumer's run without a record that went through mutate stopped at its call: one without any is past it.
+func StoppedAtCall(r keep.Run) bool { return r.Phase == keep.Prepared || r.Phase == keep.Mutating }
+
+// Unmade returns the call that q asked about before a run made it: as one that had no effect, or, if a person treated it as done, as one of
+// which the ledger does not know what it was.
+func Unmade(r keep.Run, q keep.Escalation) (m keep.Mutation, is bool) {
+	if q.Approval == nil {
+		return m, false
+	}
+	m = keep.Mutation{Tool: q.Approval.Tool, Title: q.Title, State: keep.Failed}
+	if SaysDone(q) {
+		m.State = keep.Skipped
+	}
+	return m, SaysDone(q) || StoppedAtCall(r)
+}
+
 // Unknown reports whether nobody knows yet what became of the call.
 func Unknown(s keep.MutationState) bool {
 	return s == keep.InFlight || s == keep.NeedsReconcile || s == keep.Indeterminate

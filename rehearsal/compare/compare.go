@@ -175,14 +175,8 @@ var (
 	errOlder = errors.New("there are more runs")
 )
 
-// Stopped reports whether err, from Runs, only says that there are runs which were not gone
-// through: because the time was over (whole is false), or more than MaxRuns (true).
-func Stopped(err error) (stopped, whole bool) {
-	return errors.Is(err, errTime) || errors.Is(err, errOlder), errors.Is(err, errOlder)
-}
-
 // Runs goes through the runs one after another, the newest first. The last element may be
-// an error that Stopped knows; after another error nothing follows either.
+// an error, also that the time was over or that there are more runs.
 func Runs(ctx context.Context, cfg Config) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		if err := each(ctx, cfg, func(r Run) bool { return yield(r, nil) }); err != nil && !errors.Is(err, errEnough) {

@@ -29,7 +29,7 @@ func (c *comparer) mutations(run keep.Run, made []keep.Mutation, all []replay.Di
 		if !ok {
 			continue
 		}
-		if i, again := at[m.Key]; again && m.Key != "" {
+		if i, again := at[m.Key]; again && (m.Key != "" || run.Kind == keep.Consumer) { // which makes one call
 			if m.Remedy == ByHand {
 				list[i].Remedy, list[i].How = m.Remedy, m.How // identity and payload differ
 			}

@@ -58,7 +58,13 @@ func (c *comparer) compare(ctx context.Context, bare keep.Run) (Run, error) {
 	differs := out.Change != Same && out.Change != Inconclusive
 	if differs {
 		out.show(found.differences)
-		out.mutations = c.mutations(run, live, found.differences)
+		made := live
+		if len(made) == 0 {
+			if made, err = replay.Unmade(ctx, c.cfg.Store, run); err != nil {
+				return Run{}, err
+			}
+		}
+		out.mutations = c.mutations(run, made, found.differences)
 	}
 	return out, c.inputs(ctx, run, found.differences, differs, &out)
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/trace"
+	"github.com/keep-run/keep/store"
 )
 
 // compare says what the script did otherwise in a phase, and reports whether the next phase
@@ -24,12 +26,12 @@ func (r *replay) compare(ctx context.Context, p phase, got engine.ReplayResult) 
 			r.comparePrepared(p, got)
 		}
 	case "mutate":
-		called, err := r.treated(ctx)
+		unmade, err := r.unmade(ctx)
 		if err != nil {
 			return false, err
 		}
-		if known = got.Out == was.Out || got.Call == nil && r.run.Mutation == "" && !called && p.end.Error == nil; !known && got.Failure == nil {
-			if err := r.compareCalls(ctx, p, got); err != nil {
+		if known = got.Out == was.Out || got.Call == nil && r.run.Mutation == "" && unmade == "" && p.end.Error == nil; !known && got.Failure == nil {
+			if err := r.compareCalls(ctx, p, got, unmade); err != nil {
 				return false, err
 			}
 			r.ends(got)
@@ -146,17 +148,12 @@ func sameReservations(a, b []keep.Reservation) bool {
 	return slices.EqualFunc(a, b, func(a, b keep.Reservation) bool { return a.Topic == b.Topic && slices.Equal(a.IDs, b.IDs) })
 }
 
-// compareCalls compares the call that ended mutate with the one in the ledger.
-func (r *replay) compareCalls(ctx context.Context, p phase, got engine.ReplayResult) error {
-	var was *call
-	if r.run.Mutation != "" {
-		m, err := r.cfg.Store.Mutation(ctx, r.run.Mutation)
-		if err != nil && !isNotFound(err) {
-			return err
-		}
-		if err == nil && trace.Digest([]byte(m.Tool), []byte(m.Target), m.Identity, m.Payload, []byte(m.Subkey)) == p.end.Script.Out {
-			was = &call{m.Tool, m.Target, m.Subkey, m.Identity, m.Payload}
-		}
+// compareCalls compares the call that ended mutate with the one in the ledger, or the one that a person was asked about. Unmade says what
+// became of one that has no record.
+func (r *replay) compareCalls(ctx context.Context, p phase, got engine.ReplayResult, unmade string) error {
+	was, err := r.called(ctx, p)
+	if err != nil {
+		return err
 	}
 	var now *call
 	if c := got.Call; c != nil {
@@ -164,12 +161,68 @@ func (r *replay) compareCalls(ctx context.Context, p phase, got engine.ReplayRes
 	}
 	switch {
 	case p.end.Error != nil:
-	case r.run.Mutation == "" && now == nil:
-		r.differs(p.name, Call, "a call that a person treated as done", nil)
+	case was == nil && unmade != "":
+		r.differs(p.name, Call, unmade, now)
 	default:
 		r.diffCalls(p.name, was, now)
 	}
 	return nil
+}
+
+// called returns the call that ended mutate, as the ledger or the question about it has it; nil: there was none, or it is not kept as it was.
+func (r *replay) called(ctx context.Context, p phase) (*call, error) {
+	var could []call
+	if r.run.Mutation != "" {
+		m, err := r.cfg.Store.Mutation(ctx, r.run.Mutation)
+		if err != nil && !isNotFound(err) {
+			return nil, err
+		}
+		could = append(could, call{m.Tool, m.Target, m.Subkey, m.Identity, m.Payload})
+	} else {
+		asked, err := r.cfg.Store.EscalationsOf(ctx, r.run.Chain, keep.MaxPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range asked {
+			if a := q.Approval; a != nil {
+				c, _ := r.engine.Identify(a.Tool, a.Payload)
+				could = append(could, call{a.Tool, a.Target, c.Subkey, c.Identity, c.Payload})
+			}
+		}
+	}
+	for _, c := range could {
+		if trace.Digest([]byte(c.Tool), []byte(c.Target), c.Identity, c.Payload, []byte(c.Subkey)) == p.end.Script.Out {
+			return &c, nil
+		}
+	}
+	return nil, nil
+}
+
+// unmade says of the call that ended mutate of the run, and has no record, what became of it; empty: there was none, or it has one.
+func (r *replay) unmade(ctx context.Context) (string, error) {
+	treated, err := r.treated(ctx)
+	switch {
+	case treated:
+		return "a call that a person treated as done", nil
+	case r.run.Mutation == "" && lifecycle.StoppedAtCall(r.run):
+		return "a call that was not made", nil
+	}
+	return "", err
+}
+
+// Unmade returns the call of a run that has no record, since a person was asked about it first, as lifecycle.Unmade has it. None: it is not
+// known, or there was none.
+func Unmade(ctx context.Context, s store.Chains, run keep.Run) ([]keep.Mutation, error) {
+	if run.Kind != keep.Consumer || run.Mutation != "" {
+		return nil, nil
+	}
+	asked, err := s.EscalationsOf(ctx, run.Chain, keep.MaxPage)
+	for _, q := range asked {
+		if m, is := lifecycle.Unmade(run, q); is {
+			return []keep.Mutation{m}, err
+		}
+	}
+	return nil, err
 }
 
 // treated reports whether the run made a call of which it has no record, since a person treated it as done.
