@@ -79,6 +79,7 @@ Start with: keep demo, keep init, keep dev .`,
 	a.addTopics(root)
 	addExamples(root)
 	explainArgs(root)
+	root.SetFlagErrorFunc(wrongFlag)
 	return root
 }
 

@@ -100,16 +100,32 @@ func misusedHint(cmd *cobra.Command, err error) string {
 	if !unknown || !quoted {
 		return help
 	}
-	// Cobra suggests by itself only where it prints the error.
-	cmd.SuggestionsMinimumDistance = 2
-	var like []string
-	for _, name := range cmd.SuggestionsFor(word) {
-		like = append(like, cmd.CommandPath()+" "+name)
+	like := likeCommand(cmd, word)
+	if root := cmd.Root(); len(like) == 0 && cmd != root {
+		like = likeCommand(root, word) // keep pause, of keep workflows pause
 	}
 	if len(like) == 0 {
 		return help
 	}
 	return "Did you mean: " + strings.Join(like, ", ") + "?\n" + help
+}
+
+// likeCommand returns the commands below cmd whose names are like a word.
+func likeCommand(cmd *cobra.Command, word string) (like []string) {
+	cmd.SuggestionsMinimumDistance = 2 // cobra suggests by itself only where it prints the error
+	for _, name := range cmd.SuggestionsFor(word) {
+		like = append(like, cmd.CommandPath()+" "+name)
+	}
+	return like
+}
+
+// wrongFlag is the error of a flag that cmd has not. Where a word before it names no command below cmd, that is what is
+// wrong: the flag may be one of the command that was meant.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+		return fmt.Errorf("unknown command %q for %q", cmd.Flags().Arg(0), cmd.CommandPath())
+	}
+	return err
 }
 
 // hintFor says what to do next, where the error does not. It looks at kinds of errors that come from
