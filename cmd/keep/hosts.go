@@ -17,6 +17,7 @@ import (
 func (a *app) hostsCmd() *cobra.Command {
 	list := func() *cobra.Command {
 		return listCmd(a, "", "Hosts that share a Postgres: which has which workflows, since when", listing[api.Host]{
+			none:   "None: only hosts on a Postgres are listed, and not the one process that may work on a file.",
 			header: []string{"HOST", "NAME", "VERSION", "STATE", "WORKFLOWS", "STARTED"},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Host], error) {
 				all, err := c.Hosts(ctx)

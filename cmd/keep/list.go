@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -51,6 +52,9 @@ type listing[T any] struct {
 
 	// words says what --text finds; rows then have a time, too. Empty: there are no such flags.
 	words string
+
+	// none is printed where there is no row. Empty: "None."
+	none string
 }
 
 // words returns a closed set as flags and completion need it.
@@ -180,7 +184,7 @@ func (p *pagePrinter[T]) print(rows []T, last bool) error {
 		return p.printJSON(rows, last)
 	}
 	if !p.began && last && len(rows) == 0 {
-		fmt.Fprintln(p.a.Err, "None.")
+		fmt.Fprintln(p.a.Err, cmp.Or(p.l.none, "None."))
 		return nil
 	}
 	t := terminal.Table{Header: p.l.header}
