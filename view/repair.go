@@ -12,8 +12,9 @@ import (
 )
 
 // Waited is what runs may wait for besides what they say themselves. It is wide because a run
-// waits for a connection, a repair or a version.
+// waits for a connection, a repair, a version, or its workflow to be resumed.
 type Waited interface {
+	store.Workflows
 	store.Limits
 	store.RepairRecords
 	store.Proposals
@@ -24,6 +25,7 @@ type Waits struct {
 	limits   Limits
 	repairs  map[string]law.Record                 // by the id of their signature
 	proposed map[keep.WorkflowName][]keep.Proposal // of workflows with repairs that made one
+	paused   map[keep.WorkflowName]bool            // of workflows whose runs are planned
 }
 
 // ReadWaits reads what the runs may wait for. It reads nothing if none waits for a service or for
@@ -41,7 +43,34 @@ func ReadWaits(ctx context.Context, s Waited, runs ...keep.Run) (w Waits, err er
 			return w, err
 		}
 	}
-	return w, nil
+	w.paused, err = pausedOf(ctx, s, runs)
+	return w, err
+}
+
+// pausedOf reads which workflows of runs that a host continues by itself are paused.
+func pausedOf(ctx context.Context, s store.Workflows, runs []keep.Run) (map[keep.WorkflowName]bool, error) {
+	paused := make(map[keep.WorkflowName]bool)
+	for _, r := range runs {
+		if !r.Closed && !r.RetryAt.IsZero() {
+			paused[r.Workflow] = false
+		}
+	}
+	if len(paused) == 0 {
+		return nil, nil
+	}
+	list := make([]keep.Workflow, 1)
+	var err error
+	if len(paused) > 1 {
+		list, err = s.Workflows(ctx)
+	} else {
+		for name := range paused {
+			list[0], err = s.Workflow(ctx, name)
+		}
+	}
+	for _, w := range list {
+		paused[w.Name] = w.Paused
+	}
+	return paused, ignoreMissing(err)
 }
 
 // readRepair reads what is done about a failure.
@@ -73,6 +102,9 @@ func (w *Waits) readRepair(ctx context.Context, s Waited, sig law.Signature) err
 // WaitOf returns what r waits for.
 func (w Waits) WaitOf(r keep.Run, m keep.Mutation) lifecycle.Wait {
 	out := w.limits.WaitOf(r, m)
+	if w.paused[r.Workflow] && !lifecycle.Completes(r, m) {
+		return out.Paused()
+	}
 	sig, ok := law.SignatureOf(r)
 	if !ok || out.Kind != lifecycle.WaitsForScript {
 		return out

@@ -75,10 +75,11 @@ func (t *teller) waitOfCall(r keep.Run, m keep.Mutation) (string, error) {
 	if !isOpen && !lifecycle.Unknown(m.State) {
 		return "", nil
 	}
-	limits, err := readLimits(t.ctx, t.s)
 	if isOpen {
-		return limits.WaitOf(r, m).String(), err
+		waits, err := ReadWaits(t.ctx, t.s, r)
+		return waits.WaitOf(r, m).String(), err
 	}
+	limits, err := readLimits(t.ctx, t.s)
 	return limits.WaitOfDoubt(m).String(), err
 }
 

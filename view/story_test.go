@@ -188,3 +188,24 @@ func TestWhyOfAnItem(t *testing.T) {
 		})
 	}
 }
+
+// A run of a paused workflow says that it waits until that is resumed, and names no time; one whose call is known by now is taken up all
+// the same.
+func TestWhyOfARunThatIsPaused(t *testing.T) {
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	s, commit := storeAt(t, at)
+	v := keep.Version{Major: 1}
+	commit("w", keep.Deploy{Deployment: keep.Deployment{Workflow: "w", Version: v, Hash: "h", CreatedAt: at, Definition: keep.Definition{Name: "w"}}})
+	commit("w", keep.PutRun{Run: keep.Run{ID: "run_failed", Chain: "run_failed", Lane: keep.ChainLane("run_failed"), Workflow: "w", Version: v, Handler: "act", Kind: keep.Consumer, Phase: keep.Preparing,
+		Status: keep.StatusTransient, RetryAt: at.Add(time.Minute), Error: &keep.Failure{Class: keep.ClassTransient, Message: "refused"}, CreatedAt: at, UpdatedAt: at}})
+	for _, c := range []struct {
+		paused    bool
+		want, not string
+	}{{false, "is tried again at 2026-11-20 12:01:00 UTC", "resumed"}, {true, "is tried again when its workflow is resumed", "12:01"}} {
+		commit("w", keep.SetPaused{Paused: c.paused})
+		story, err := view.Why(t.Context(), s, "run_failed")
+		if err != nil || !strings.Contains(story.Wait, c.want) || strings.Contains(story.Wait, c.not) {
+			t.Errorf("paused %t: it waits %q, %v; want %q", c.paused, story.Wait, err, c.want)
+		}
+	}
+}

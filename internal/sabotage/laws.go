@@ -470,7 +470,7 @@ var lawsBreaks = []Break{
 	{"backoff-ignored", "bounded", "law/schedule/schedule.go",
 		`case r.RetryAt.After(now):`, `case false:`, "./law/schedule"},
 	{"paused-goes-on", "explained", "law/schedule/schedule.go",
-		`case paused && !completes(r, m):`, `case false:`, "./law/schedule"},
+		`case paused && !lifecycle.Completes(r, m):`, `case false:`, "./law/schedule"},
 	{"empty-reservations-spin", "bounded", "law/schedule/schedule.go",
 		`h.Backlog.Newest > h.State.IdleSeq`, `h.Backlog.Newest > 0`, "./law/schedule"},
 }

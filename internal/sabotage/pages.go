@@ -2,6 +2,8 @@ package main
 
 // pageBreaks are about what people are shown and decide: pages, the API, and what is behind both.
 var pageBreaks = []Break{
+	{"paused-run-names-a-time", "explained", "view/repair.go",
+		`if w.paused[r.Workflow] && !lifecycle.Completes(r, m) {`, `if w.paused[r.Workflow] && false {`, "./view -run TestWhyOfARunThatIsPaused"},
 	{"id-of-what-was-not-signed", "once", "api/hook/message.go",
 		`sha256.Sum256(body)`, `sha256.Sum256(payload)`, "./api/hook -run TestIDThatIsSigned"},
 	{"fields-that-nobody-signed", "once", "api/hook/message.go",

@@ -43,6 +43,7 @@ type Wait struct {
 
 	phase  keep.Phase
 	status keep.RunStatus
+	paused bool // see Paused
 }
 
 // WaitOf returns what r waits for. m is r's mutation; its zero value means none.
@@ -188,6 +189,15 @@ func LookupEffect(m keep.Mutation) string {
 	return "sends nothing"
 }
 
+// Paused returns w as it is while the workflow is paused: what a host would do at a time is done when a person has resumed it.
+func (w Wait) Paused() Wait {
+	switch w.Kind {
+	case WaitsForRetry, WaitsForLimit, WaitsForRecovery:
+		w.paused, w.Until = true, time.Time{}
+	}
+	return w
+}
+
 // Held returns w as the limits of a connection hold it up until then: for the limits, and what
 // was planned sooner is done at that time. Another wait is as it was.
 func (w Wait) Held(why string, until time.Time) Wait {
@@ -249,6 +259,9 @@ func (w Wait) NeedsPerson() bool {
 
 // Moves says in a few words what ends the wait.
 func (w Wait) Moves() string {
+	if w.paused {
+		return "a person who resumes the workflow"
+	}
 	switch w.Kind {
 	case WaitsForNothing:
 		return ""
@@ -303,6 +316,10 @@ func (w Wait) String() string {
 func (w Wait) Parts() []Part {
 	since, until := Part{Time: w.Since}, Part{Time: w.Until}
 	s := func(text string) Part { return Part{Text: text} }
+	again := []Part{s(" at "), until}
+	if w.paused {
+		again = []Part{s(" when its workflow is resumed")}
+	}
 	switch w.Kind {
 	case WaitsForNothing:
 		return nil
@@ -316,13 +333,13 @@ func (w Wait) Parts() []Part {
 			return []Part{s("It is known since "), since, s(" what became of " + w.Call + "; the work is taken up again next.")}
 		}
 		if w.status != keep.StatusCrashed {
-			return []Part{s("Left in phase " + string(w.phase) + ", since " + w.Why + "; the work is taken up again at "), until, s(".")}
+			return append(append([]Part{s("Left in phase " + string(w.phase) + ", since " + w.Why + "; the work is taken up again")}, again...), s("."))
 		}
-		return []Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again at "), until, s(".")}
+		return append(append([]Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again")}, again...), s("."))
 	case WaitsForLimit:
 		return w.forLimit(since, until)
 	case WaitsForRetry:
-		return append([]Part{s("Waits since "), since, s(" and is tried again at "), until}, s(w.after()))
+		return append(append([]Part{s("Waits since "), since, s(" and is tried again")}, again...), s(w.after()))
 	case WaitsForLookup:
 		if w.Until.IsZero() {
 			return []Part{s("It is not known since "), since, s(" whether " + w.Call + " happened; the service is asked next.")}
@@ -366,7 +383,10 @@ func (w Wait) Parts() []Part {
 
 // forLimit is the sentence of one that waits for the limits of a connection.
 func (w Wait) forLimit(since, until Part) []Part {
-	if w.Until.IsZero() {
+	switch {
+	case w.paused:
+		return []Part{{Text: "Waits since "}, since, {Text: " for its workflow to be resumed, and for " + w.Why + "."}}
+	case w.Until.IsZero():
 		return []Part{{Text: "Waits since "}, since, {Text: " for " + w.Why + ", behind others."}}
 	}
 	return []Part{{Text: "Waits since "}, since, {Text: " for " + w.Why + "; next at "}, until, {Text: "."}}

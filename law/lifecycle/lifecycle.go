@@ -232,6 +232,13 @@ const (
 	FromHandler Start = "handler"   // producers and jobs have one handler
 )
 
+// Completes reports whether the attempt after r makes no new call: it asks about the one that was made, or continues from
+// its outcome. A pause does not hold it up.
+func Completes(r keep.Run, m keep.Mutation) bool {
+	start, _ := StartOf(r, m)
+	return m.State != "" && (start == FromDoubt || start == FromNext)
+}
+
 // StartOf returns where the attempt after r begins, and whether it is a new
 // chain. m is r's mutation, zero if it has none.
 func StartOf(r keep.Run, m keep.Mutation) (start Start, newChain bool) {

@@ -204,6 +204,42 @@ doubt: applied         | recovery | the host                         | It is kno
 	check(t, want, got.String())
 }
 
+// While its workflow is paused nobody takes a run up at a time: a person who resumes it does. What becomes of a call in doubt is asked all the same.
+func TestWaitWhilePaused(t *testing.T) {
+	const want = `
+paused:transient      | a person who resumes the workflow | Waits since 2026-11-20 08:59:00 UTC and is tried again when its workflow is resumed (attempt 4), after: 3:1: crm.create: refused.
+crashed               | a person who resumes the workflow | The host died while it executed phase mutating; the work is taken up again when its workflow is resumed.
+paused:approval       | a person                          | Waits since 2026-11-20 08:59:00 UTC for a person to approve the call; see keep inbox.
+for a connection      | a person who resumes the workflow | Waits since 2026-11-20 08:59:00 UTC for its workflow to be resumed, and for crm, which does not answer.
+paused:reconciliation | an answer of the service          | It is not known since 2026-11-20 08:59:00 UTC whether a call happened; the service is asked next.
+`
+	var got strings.Builder
+	got.WriteString("\n")
+	say := func(name string, w lifecycle.Wait) {
+		w = w.Paused()
+		if !w.Until.IsZero() {
+			t.Errorf("%s: until %s", name, w.Until)
+		}
+		fmt.Fprintf(&got, "%-21s | %-33s | %s\n", name, w.Moves(), w)
+	}
+	for _, status := range []keep.RunStatus{keep.StatusTransient, keep.StatusCrashed, keep.StatusApproval} {
+		r := full(keep.Consumer, keep.Mutating, status)
+		r.Error = &keep.Failure{Class: keep.ClassTransient, Message: "refused.\n", Tool: "crm.create", At: "3:1"}
+		if r.RetryAt = t0.Add(30 * time.Second); status == keep.StatusApproval {
+			r.RetryAt = time.Time{}
+		}
+		say(string(status), lifecycle.WaitOf(r, keep.Mutation{}))
+		if status == keep.StatusApproval {
+			r.Status, r.RetryAt = keep.StatusTransient, t0
+			say("for a connection", lifecycle.WaitOf(r, keep.Mutation{}).Held("crm, which does not answer", t0.Add(time.Hour)))
+		}
+	}
+	r := full(keep.Consumer, keep.Mutating, keep.StatusReconciliation)
+	r.RetryAt = time.Time{}
+	say("paused:reconciliation", lifecycle.WaitOf(r, keep.Mutation{}))
+	check(t, want, got.String())
+}
+
 func TestWaitOfAClosedRun(t *testing.T) {
 	r := full(keep.Consumer, keep.Committed, keep.StatusCommitted)
 	r.Closed = true

@@ -291,7 +291,7 @@ func attend(o Open, paused bool, now time.Time) Step {
 		return Step{Do: Ask}
 	case r.RetryAt.IsZero():
 		return Step{Do: NeedsHelp}
-	case paused && !completes(r, m):
+	case paused && !lifecycle.Completes(r, m):
 		return Step{Do: IsPaused}
 	case r.RetryAt.After(now):
 		return Step{Do: o.backoff(), At: r.RetryAt}
@@ -306,13 +306,6 @@ func (o Open) backoff() Do {
 		return NeedsHelp
 	}
 	return Backoff
-}
-
-// completes reports whether the attempt after r makes no new call: it asks about
-// the one that was made, or continues from its outcome.
-func completes(r keep.Run, m keep.Mutation) bool {
-	start, _ := lifecycle.StartOf(r, m)
-	return m.State != "" && (start == lifecycle.FromDoubt || start == lifecycle.FromNext)
 }
 
 // A claim reports whether h should run now, and a rank: the lowest goes first.
