@@ -100,7 +100,9 @@ as after the call, with --result as for happened.
 
 With --all it is the answer to each open question that offers the action, and that
 --workflow, --kind and --tool select. Without --yes it lists what each will do, and
-changes nothing; with --yes it answers those that it has just listed, and no others.`,
+changes nothing; with --yes it answers those that it has just listed, and no others. With
+--seen, as the list without --yes ends, it answers nothing if these are others by then: what
+was asked since was seen by nobody.`,
 		Args: func(cmd *cobra.Command, args []string) error { return f.args(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			end, err := a.endOf(until)
@@ -125,6 +127,7 @@ changes nothing; with --yes it answers those that it has just listed, and no oth
 	cmd.Flags().StringVar(&f.workflow, "workflow", "", "with --all: those of one `workflow`")
 	cmd.Flags().StringVar(&f.kind, "kind", "", "with --all: those of one `kind`, such as approval")
 	cmd.Flags().StringVar(&f.tool, "tool", "", "with --all: those about calls of one `tool`")
+	cmd.Flags().StringVar(&f.seen, "seen", "", "with --all: only if the questions are those that were `shown`, as the list without --yes names them")
 	cmd.Flags().StringVar(&result, "result", "", "with happened, or treat-as-done of an approval: what the call would have answered, as `JSON`")
 	cmd.Flags().Float64Var(&limit, "limit", 0, "with raise: the `limit` that the budget gets")
 	cmd.Flags().StringVar(&until, "until", "", "with raise: the `time` at which the raise ends, such as 2h or 2026-12-24T18:00:00Z; without it, it has no end")

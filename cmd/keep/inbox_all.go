@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,12 +24,13 @@ import (
 type manyFilter struct {
 	all                  bool
 	workflow, kind, tool string
+	seen                 string // of the list that the person read; empty: whatever there is
 }
 
 // check refuses what means nothing.
 func (f manyFilter) check() error {
-	if !f.all && (f.workflow != "" || f.kind != "" || f.tool != "") {
-		return exit.Misusef("--workflow, --kind and --tool go with --all")
+	if !f.all && (f.workflow != "" || f.kind != "" || f.tool != "" || f.seen != "") {
+		return exit.Misusef("--workflow, --kind, --tool and --seen go with --all")
 	}
 	if f.kind != "" && !slices.Contains(keep.EscalationKinds(), keep.EscalationKind(f.kind)) {
 		return exit.Misusef("--kind is %q, want one of %s", f.kind, strings.Join(words(keep.EscalationKinds()), ", "))
@@ -106,6 +109,9 @@ func (a *app) answerAll(ctx context.Context, f manyFilter, d api.DecisionRequest
 		if err == nil && d.Confirm {
 			err = a.Lost()
 		}
+		if err == nil && f.seen != "" && f.seen != seenOf(list) {
+			err = fmt.Errorf("the %s that offer %s now are others than those that were shown: nothing was changed; look at them, and say --seen %s", terminal.Plural(len(list), "question"), d.Action, seenOf(list))
+		}
 		if err != nil {
 			return err
 		}
@@ -160,6 +166,17 @@ func (a *app) listAll(ctx context.Context, c *api.Client, f manyFilter, action k
 	}
 }
 
+// seenOf names a list of questions and the answer to them: any other one has another name.
+func seenOf(list []answeredAll) string {
+	var about []string
+	for _, q := range list {
+		about = append(about, string(q.ID)+" "+string(q.Action))
+	}
+	slices.Sort(about)
+	sum := sha256.Sum256([]byte(strings.Join(about, "\n")))
+	return hex.EncodeToString(sum[:6])
+}
+
 // oneChoice returns q with one of its actions alone.
 func oneChoice(q api.Escalation, choice api.Choice) api.Escalation {
 	q.Actions = []api.Choice{choice}
@@ -193,7 +210,8 @@ func (a *app) sayAll(list []answeredAll, d api.DecisionRequest, refused int) err
 		return nil
 	}
 	if !d.Confirm {
-		fmt.Fprintf(a.Err, "Nothing was changed. To answer %s with %s, add --yes.\n", terminal.Plural(len(list), "question"), d.Action)
+		fmt.Fprintf(a.Err, "Nothing was changed. To answer %s with %s, add --yes; with --seen %s only if no other one is asked or answered meanwhile.\n",
+			terminal.Plural(len(list), "question"), d.Action, seenOf(list))
 		return nil
 	}
 	recorded := 0

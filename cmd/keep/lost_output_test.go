@@ -86,3 +86,36 @@ func TestAnswersOfAListThatIsLost(t *testing.T) {
 		t.Errorf("status %d, and the questions are\n%s\nwant\n%s\n%s", status, after, open, talk.String())
 	}
 }
+
+// Who names the list that he read answers no question that was asked since, and none if one of them has an answer.
+func TestAnswersOfAListThatWasSeen(t *testing.T) {
+	p, _ := newPlaces(t)
+	look := func() (seen string) {
+		t.Helper()
+		_, rest, ok := strings.Cut(p.keep("inbox", "do", "--all", "skip").Talk, "--seen ")
+		if seen, _, _ = strings.Cut(rest, " "); !ok {
+			t.Fatal("the list has no name")
+		}
+		return seen
+	}
+	first := look()
+	if again := look(); again != first {
+		t.Errorf("the same list is called %s and %s", first, again)
+	}
+	_, id, _ := strings.Cut(p.keep("inbox", "do", "--all", "skip").Out, "keep inbox do ")
+	id, _, _ = strings.Cut(id, " ")
+	p.must(0, "inbox", "do", id, "skip")
+	if now := look(); now == first {
+		t.Error("a list with a question less has the same name")
+	}
+	open := p.must(0, "inbox", "--json")
+	if o := p.keep("inbox", "do", "--all", "skip", "--yes", "--seen", first); o.Status != exit.Failed || !strings.Contains(o.Talk, "others than those that were shown") {
+		t.Errorf("another list is answered: %+v", o)
+	}
+	if after := p.must(0, "inbox", "--json"); after != open {
+		t.Errorf("the questions are\n%s\nwant\n%s", after, open)
+	}
+	if o := p.keep("inbox", "do", "--all", "skip", "--yes", "--seen", look()); !strings.Contains(o.Talk, "Recorded: skip") {
+		t.Errorf("the list that was seen is not answered: %+v", o)
+	}
+}
