@@ -221,6 +221,8 @@ var commandBreaks = []Break{
 		`status != nil && !(said && e.Reported()) {`, `status != nil && !(said && e.Reported()) && false {`, "./cmd/keep -run TestGatewayPairNamesWhatMayBeMade"},
 	{"answers-what-nobody-was-shown", "bound-to-its-world", "cmd/keep/inbox_all.go",
 		`if err == nil && f.seen != "" && f.seen != seenOf(list) {`, `if err == nil && f.seen != "" && f.seen == "" {`, "./cmd/keep -run TestAnswersOfAListThatWasSeen"},
+	{"approval-long-currency-hides-the-receiver", "explained", "law/approval/read.go",
+		`amount.Text+" "+currency.Text, amount.Long || currency.Long`, `amount.Text+" "+currency.Text, amount.Long`, "./law/approval -run TestLongPartsBesideOthers"},
 	{"report-takes-the-place-of-a-script", "nothing-lost", "cmd/keep/report_file.go",
 		`if !strings.HasPrefix(begins, string(head[:n])) {`, `if false && !strings.HasPrefix(begins, string(head[:n])) {`, "./cmd/keep -run TestReportsReplaceReportsAlone"},
 	{"name-of-a-file-is-a-line-of-keep", "explained", "cmd/keep/internal/terminal/problem.go",

@@ -18,7 +18,7 @@ type Line struct {
 	Label string `json:"label"`
 	Text  string `json:"text"`
 	Now   string `json:"now,omitempty"` // what is there instead; empty: not known
-	Long  bool   `json:"long"`          // Text is several lines, or its middle is left out
+	Long  bool   `json:"long"`          // Text or Now is several lines, or its middle is left out
 }
 
 // maxLines and maxLine bound what a Line shows; all of it is in the payload.
@@ -70,7 +70,8 @@ func Read(a keep.Approval) []Line {
 		switch {
 		case !ok:
 		case role == "currency" && len(lines) > 0 && lines[len(lines)-1].Label == label("amount"):
-			lines[len(lines)-1].Text += " " + line("", text).Text
+			amount, currency := &lines[len(lines)-1], line("", text)
+			amount.Text, amount.Long = amount.Text+" "+currency.Text, amount.Long || currency.Long
 		case role == "smallest":
 			lines = append(lines, line(label(role), text+" (of the smallest unit)"))
 		case role == "html":
@@ -115,7 +116,8 @@ func columns(row any, now json.RawMessage) []Line {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		l := line(name, plain(set[name]))
 		if old, known := is[name]; known {
-			l.Now = line("", plain(old)).Text
+			is := line("", plain(old))
+			l.Now, l.Long = is.Text, l.Long || is.Long
 		}
 		lines = append(lines, l)
 	}
