@@ -42,6 +42,10 @@ func TestNoLineSaysNothing(t *testing.T) {
 	if text := get("GET", "/runs/run_1", nil); !regexp.MustCompile(`<bdi class="lines">[^<]*first line\nsecond line`).MatchString(text.body) {
 		t.Errorf("the note is told as %.300q", regexp.MustCompile(`[^>]*first line[^<]*`).FindString(text.body))
 	}
+	commit(t, db, "w", now, keep.SetPaused{Paused: true})
+	if of := get("GET", "/workflows/w", nil); strings.Contains(of.body, "due since") || strings.Count(of.body, `data-label="Next:">when the workflow is resumed<`) != 2 {
+		t.Error("handlers of a paused workflow come next at a time, or when an event comes")
+	}
 	newWorld(t).as("ada", access.Operator).get("/connections").want(t, http.StatusOK, "calls a read once, without params: it changes nothing")
 }
 

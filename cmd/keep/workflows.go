@@ -120,10 +120,13 @@ func (a *app) printWorkflow(ctx context.Context, c *api.Client, w api.Workflow) 
 	for _, h := range w.Handlers {
 		// Producers and jobs have a next run; a consumer may have a time at which it is to look again.
 		next := "-"
-		if at := h.NextRunAt; at != nil {
-			next = a.At(*at)
-		} else if at := h.WakeAt; at != nil {
-			next = a.At(*at)
+		switch {
+		case w.Paused:
+			next = "when resumed"
+		case h.NextRunAt != nil:
+			next = a.At(*h.NextRunAt)
+		case h.WakeAt != nil:
+			next = a.At(*h.WakeAt)
 		}
 		t.Add(string(h.Name), string(h.Kind), handlerWhen(h), next, terminal.OrDash(h.LastRun))
 	}
