@@ -24,9 +24,6 @@ const (
 	Down ConnectionState = "down" // the service does not answer
 )
 
-// ConnectionStates returns every state.
-func ConnectionStates() []ConnectionState { return []ConnectionState{Up, Slow, Down} }
-
 // A Connection is a connection that is limited, or that was shut once.
 type Connection struct {
 	Name      string
@@ -118,15 +115,6 @@ func ReadConnections(ctx context.Context, s LimitedRuns) ([]Connection, error) {
 	}
 	open, _, err := s.Runs(ctx, keep.RunFilter{Open: true}, keep.Page{Limit: keep.MaxPage, Bare: true})
 	return connectionsOf(limits, open), err
-}
-
-// Sentence says why nobody uses the connection.
-func (c Connection) Sentence() string {
-	kind := limit.BySlow
-	if c.State == Down {
-		kind = limit.ByDown
-	}
-	return limit.Wait{Kind: kind, Why: c.Why}.Sentence(c.Name)
 }
 
 // connectionsOf returns the connections that have limits, by name.

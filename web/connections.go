@@ -36,11 +36,15 @@ func (c connectionRow) IsShut() bool { return c.Use != nil && c.Use.State != vie
 
 // Shut says why nobody uses the connection now.
 func (c connectionRow) Shut() template.HTML {
-	w := lifecycle.Wait{Kind: lifecycle.WaitsForLimit, Since: c.Use.Since, Until: c.Use.NextProbe, Why: c.Use.Sentence()}
-	if c.Due {
-		w.Until, w.Why = time.Time{}, w.Why+"; whoever makes a call next tries it"
+	says := "It names times before which it wants no calls, since "
+	if c.Use.State == view.Down {
+		says = "It does not answer, since "
 	}
-	return waitHTML(w)
+	parts := []lifecycle.Part{{Text: says}, {Time: c.Use.Since}, {Text: ": " + c.Use.Why + "; "}}
+	if c.Due {
+		return partsHTML(append(parts, lifecycle.Part{Text: "whoever makes a call next tries it."}))
+	}
+	return partsHTML(append(parts, lifecycle.Part{Text: "the next call is made at "}, lifecycle.Part{Time: c.Use.NextProbe}, lifecycle.Part{Text: "."}))
 }
 
 // A toolRow is a tool, and when it last did something.

@@ -32,7 +32,7 @@ func TestConnectionThatIsDown(t *testing.T) {
 	w.must(w.db.Commit(t.Context(), keep.Commit{Workflow: "counter", At: now, Changes: []keep.Change{keep.PutRun{Run: r}, keep.OpenEscalation{Escalation: q}}}))
 	c := w.as("vera", access.Viewer)
 	sentence, next := "desk, which does not answer: connection refused", until.UTC().Format("2006-01-02 15:04:05")
-	c.get("/connections").want(t, http.StatusOK, `<span class="pill bad">down</span>`, sentence, next, "1 run of workflows waits for it", "/inbox/"+question)
+	c.get("/connections").want(t, http.StatusOK, `<span class="pill bad">down</span>`, "It does not answer, since <time", ": connection refused; the next call is made at <time", next, "1 run of workflows waits for it", "/inbox/"+question)
 	for _, path := range []string{"/", "/runs?open=1", "/runs/run_waits", "/workflows/counter"} {
 		c.get(path).want(t, http.StatusOK, sentence, next)
 	}
@@ -41,7 +41,7 @@ func TestConnectionThatIsDown(t *testing.T) {
 	w.must(err)
 	w.must(w.db.PutGate(t.Context(), keep.Gate{Connection: "desk", State: state, Rev: 1}))
 	late := c.get("/connections")
-	if late.want(t, http.StatusOK, sentence, "whoever makes a call next tries it"); strings.Contains(late.body, "next at") {
+	if late.want(t, http.StatusOK, ": connection refused; whoever makes a call next tries it. <"); strings.Contains(late.body, "is made at") {
 		t.Error("a time that is over is said to be the next")
 	}
 	c.get("/inbox/"+question).want(t, http.StatusOK, "<dt>Waiting</dt><dd>1 run:", fmt.Sprintf(`href="/runs/%s"`, r.ID), "Service down")

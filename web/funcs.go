@@ -107,9 +107,12 @@ func timeHTML(t time.Time, class string) template.HTML {
 
 // waitHTML writes what a run waits for, with its times shown like all others. Where
 // the command shows more is left out: pages have links.
-func waitHTML(w lifecycle.Wait) template.HTML {
+func waitHTML(w lifecycle.Wait) template.HTML { return partsHTML(w.Parts()) }
+
+// partsHTML writes the pieces of a sentence.
+func partsHTML(parts []lifecycle.Part) template.HTML {
 	var b strings.Builder
-	for _, p := range w.Parts() {
+	for _, p := range parts {
 		switch {
 		case !p.Time.IsZero():
 			b.WriteString(string(timeHTML(p.Time, "")))
