@@ -51,7 +51,7 @@ func ReadWaits(ctx context.Context, s Waited, runs ...keep.Run) (w Waits, err er
 func pausedOf(ctx context.Context, s store.Workflows, runs []keep.Run) (map[keep.WorkflowName]bool, error) {
 	paused := make(map[keep.WorkflowName]bool)
 	for _, r := range runs {
-		if !r.Closed && !r.RetryAt.IsZero() {
+		if !r.Closed && lifecycle.WaitsForTime(r) {
 			paused[r.Workflow] = false
 		}
 	}

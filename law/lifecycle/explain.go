@@ -329,13 +329,7 @@ func (w Wait) Parts() []Part {
 		}
 		return []Part{s("Is being executed, in phase " + string(w.phase) + " since "), since, s(".")}
 	case WaitsForRecovery:
-		if w.Call != "" {
-			return []Part{s("It is known since "), since, s(" what became of " + w.Call + "; the work is taken up again next.")}
-		}
-		if w.status != keep.StatusCrashed {
-			return append(append([]Part{s("Left in phase " + string(w.phase) + ", since " + w.Why + "; the work is taken up again")}, again...), s("."))
-		}
-		return append(append([]Part{s("The host died while it executed phase " + string(w.phase) + "; the work is taken up again")}, again...), s("."))
+		return w.forRecovery(since, again)
 	case WaitsForLimit:
 		return w.forLimit(since, until)
 	case WaitsForRetry:
@@ -379,6 +373,18 @@ func (w Wait) Parts() []Part {
 		return []Part{s("Stopped since "), since, s(" by an internal failure (" + w.Why + "); a person must look at it.")}
 	}
 	return []Part{s("Is " + string(w.status) + " since "), since, s(".")}
+}
+
+// forRecovery is the sentence of one whose work is taken up again.
+func (w Wait) forRecovery(since Part, again []Part) []Part {
+	if w.Call != "" {
+		return []Part{{Text: "It is known since "}, since, {Text: " what became of " + w.Call + "; the work is taken up again next."}}
+	}
+	left := "The host died while it executed phase " + string(w.phase)
+	if w.status != keep.StatusCrashed {
+		left = "Left in phase " + string(w.phase) + ", since " + w.Why
+	}
+	return append(append([]Part{{Text: left + "; the work is taken up again"}}, again...), Part{Text: "."})
 }
 
 // forLimit is the sentence of one that waits for the limits of a connection.
