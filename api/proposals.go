@@ -27,7 +27,7 @@ type Proposal struct {
 	Run         *keep.RunID        `json:"run" doc:"that failed last; null: no run did"`
 	BaseVersion *string            `json:"base_version" doc:"that it is made from; null: the workflow is new"`
 	Version     *string            `json:"version" doc:"that it is; null: there is none"`
-	State       ProposalState      `json:"state" enum:"judging,waiting,active,rejected,superseded"`
+	State       ProposalState      `json:"state" enum:"judging,waiting,active,rejected,superseded,spent"`
 	Verdict     *string            `json:"verdict" enum:"safe,impactful,inconclusive,refused" doc:"null: nobody judged it"`
 	Reasons     []string           `json:"reasons" doc:"why it is not safe"`
 	Attempt     int                `json:"attempt" doc:"how many began"`
@@ -58,13 +58,14 @@ const (
 	ProposalJudging    ProposalState = "judging"    // attempts are made, or the version is about to be
 	ProposalWaiting    ProposalState = "waiting"    // for a person
 	ProposalActive     ProposalState = "active"     // its version became current
-	ProposalRejected   ProposalState = "rejected"   // by the gate or by a person
+	ProposalRejected   ProposalState = "rejected"   // by a person
 	ProposalSuperseded ProposalState = "superseded" // another version came first
+	ProposalSpent      ProposalState = "spent"      // no version came of it, and nothing is tried any more; see Proposal.Why
 )
 
 // ProposalStates returns every state.
 func ProposalStates() []ProposalState {
-	return []ProposalState{ProposalJudging, ProposalWaiting, ProposalActive, ProposalRejected, ProposalSuperseded}
+	return []ProposalState{ProposalJudging, ProposalWaiting, ProposalActive, ProposalRejected, ProposalSuperseded, ProposalSpent}
 }
 
 // A ProposalFailure is the failure that a repair mends.
@@ -214,7 +215,7 @@ func repairOf(ctx context.Context, s proposalsStore, r keep.Repair, version *kee
 	}
 	switch rec.Stage {
 	case law.Used:
-		out.State = ProposalRejected
+		out.State = ProposalSpent
 	case law.Replaced:
 		out.State = ProposalSuperseded
 	}
@@ -375,7 +376,7 @@ func (s *Server) readProposals() {
 type ProposalQuery struct {
 	Workflow keep.WorkflowName `query:"workflow" doc:"only of this one"`
 	Origin   keep.Origin       `query:"origin" enum:"repair,write,edit,agent,deploy"`
-	Status   ProposalState     `query:"status" enum:"judging,waiting,active,rejected,superseded"`
+	Status   ProposalState     `query:"status" enum:"judging,waiting,active,rejected,superseded,spent"`
 }
 
 // Proposals returns the proposals that a query selects, newest first.

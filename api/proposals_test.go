@@ -41,6 +41,27 @@ func (w *world) proposes(r keep.Repair) keep.Proposal {
 	return *out.Waiting
 }
 
+// A repair whose attempts are used up was rejected by nobody.
+func TestSpentRepair(t *testing.T) {
+	w := newWorld(t, nil)
+	r := w.failing("a.js:1")
+	rec, err := law.ReadRecord(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.State, err = rec.Refuse("all 3 attempts are used up").Encode(); err != nil {
+		t.Fatal(err)
+	}
+	r.Rev++
+	if err := w.store.PutRepair(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/proposals/" + r.ID, "/proposals?status=spent"} {
+		w.ask("ann viewer", "GET", api.Prefix+path, "").want(t, 200, `"state":"spent"`, `"why":"all 3 attempts are used up"`)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals?status=rejected", "").want(t, 200, `"items":[]`)
+}
+
 // A repair that another version replaced is over, says so, and asks nothing: also if no host lived to keep that.
 func TestReplacedRepairs(t *testing.T) {
 	w := newWorld(t, nil)
