@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/host"
+	"github.com/keep-run/keep/law/lifecycle"
 	"github.com/keep-run/keep/law/schedule"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/store/memory"
@@ -29,6 +30,7 @@ type Base interface {
 	store.Mutations
 	store.Rivals
 	store.Items
+	store.Doubts
 	host.Names
 }
 
@@ -50,6 +52,7 @@ type overlay struct {
 	kv      map[kvKey]bool
 	sizing  bool                       // what is read of a checkpoint is to know its size, and no script reads it
 	stored  map[string]json.RawMessage // checkpoints that were written; nil: deleted
+	inDoubt []keep.Mutation            // of the base, in items
 	runs    map[keep.RunID]bool
 	maxRuns int                 // zero: no limit
 	rest    map[keep.RunID]bool // chains for which nothing more is done without a person
@@ -255,6 +258,32 @@ func (o *overlay) Item(ctx context.Context, w keep.WorkflowName, id string) (kee
 		return keep.Item{}, fmt.Errorf("copy item %q: %w", id, err)
 	}
 	return o.memory.Item(ctx, w, id)
+}
+
+// ItemDoubts implements store.Doubts. A rehearsal asks nobody what became of a call that the base has in doubt, so its item stays as
+// it is: as that of one which a person has to be asked about.
+func (o *overlay) ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error) {
+	mine, err := o.memory.ItemDoubts(ctx, w)
+	if err != nil || o.base == nil {
+		return mine, err
+	}
+	theirs, err := o.base.ItemDoubts(ctx, w)
+	if err != nil {
+		return nil, o.known(err)
+	}
+	o.mu.Lock()
+	o.inDoubt = theirs
+	o.mu.Unlock()
+	out := slices.Clone(theirs)
+	for i := range out {
+		out[i] = lifecycle.OnlyForPerson(out[i])
+	}
+	for _, m := range mine { // it may be one of theirs that was copied
+		if !slices.ContainsFunc(theirs, func(o keep.Mutation) bool { return o.Key == m.Key }) {
+			out = append(out, m)
+		}
+	}
+	return out, nil
 }
 
 // Mutation implements store.Mutations.

@@ -98,6 +98,8 @@ type Result struct {
 
 	NotDue []keep.HandlerState // producers and jobs that were due later when the rehearsal began
 
+	InDoubt []keep.Mutation // calls of Base of which nobody knows whether they happened: their items were passed over
+
 	HeldBy *keep.Run          // that stopped and holds up the whole workflow; nil: none
 	HeldUp []keep.HandlerName // that have something to do once it is over, for a consumer also more events
 
@@ -133,7 +135,7 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return slices.ContainsFunc(cfg.Items, func(at keep.Item) bool { return at.ID == it.ID })
 	}
 	r.Items = slices.DeleteFunc(r.Items, given)
-	r.More, r.NotDue, r.Cut, r.Stored = began.more, began.notDue, cut, db.stored
+	r.More, r.NotDue, r.Cut, r.Stored, r.InDoubt = began.more, began.notDue, cut, db.stored, db.inDoubt
 	if err == nil && !cut {
 		err = r.hold(ctx, db.memory, cfg, clock.now())
 	}

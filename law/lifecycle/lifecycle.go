@@ -124,6 +124,12 @@ func Unknown(s keep.MutationState) bool {
 	return s == keep.InFlight || s == keep.NeedsReconcile || s == keep.Indeterminate
 }
 
+// OnlyForPerson returns m, of which nobody knows what became, as a call about which the service is not asked any more.
+func OnlyForPerson(m keep.Mutation) keep.Mutation {
+	m.State = keep.Indeterminate
+	return m
+}
+
 // Doubts returns the states in which a service or a person must say what became of the
 // call.
 func Doubts() []keep.MutationState {

@@ -267,6 +267,9 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	p.Publishes = append(p.Publishes, t.publishes...)
 	p.Errors = append(p.Errors, t.errors...)
 	p.Unknown = append(append(p.Unknown, live.unknown()...), t.done...)
+	if why := passedOver(w.Name, r); why != "" {
+		p.Unknown = append(p.Unknown, why)
+	}
 	if len(r.HeldUp) > 0 {
 		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: the run of %s stopped, and holds up the workflow (keep docs order); what %s would do after it is not planned.",
 			w.Name, r.HeldBy.Handler, joined(r.HeldUp)))
@@ -288,6 +291,33 @@ func (p *Plan) rehearse(ctx context.Context, cfg Config, rc rehearsal.Config) (*
 		return &rehearsal.Result{}, nil
 	}
 	return r, err
+}
+
+// maxNamed is how many items that are passed over are named.
+const maxNamed = 5
+
+// passedOver says which items the jobs of a rehearsal passed over, if they came to them; empty: none.
+func passedOver(w keep.WorkflowName, r *rehearsal.Result) string {
+	if !slices.ContainsFunc(r.Runs, func(run keep.Run) bool { return run.Kind == keep.Job }) {
+		return ""
+	}
+	var names []string
+	for _, m := range r.InDoubt {
+		if name := fmt.Sprintf("%q", m.Item); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	const why = "while it is not known whether a call of it happened (keep inbox)."
+	switch n := len(names); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return fmt.Sprintf("%s: item %s is passed over %s", w, names[0], why)
+	case n <= maxNamed:
+		return fmt.Sprintf("%s: each of the items %s is passed over %s", w, strings.Join(names, ", "), why)
+	default:
+		return fmt.Sprintf("%s: each of %d items, such as %s, is passed over %s", w, n, strings.Join(names[:maxNamed], ", "), why)
+	}
 }
 
 // joined returns names as a part of a sentence.
