@@ -68,10 +68,17 @@ func judgeFailures(e Expect, runs []keep.Run, explained bool) []string {
 		}
 		return problems
 	}
-	for _, run := range runs {
-		if f := run.Error; f != nil && (e.Error.Class == "" || e.Error.Class == string(f.Class)) && strings.Contains(f.Message, e.Error.Message) {
-			return nil
+	expected := func(f *keep.Failure) bool {
+		return f != nil && (e.Error.Class == "" || e.Error.Class == string(f.Class)) && strings.Contains(f.Message, e.Error.Message)
+	}
+	if slices.ContainsFunc(runs, func(run keep.Run) bool { return expected(run.Error) }) {
+		var problems []string
+		for _, f := range slices.DeleteFunc(failed, expected) {
+			if !explained {
+				problems = append(problems, fmt.Sprintf("another run failed (%s): %v", f.Class, f))
+			}
 		}
+		return problems
 	}
 	want := fmt.Sprintf("error: want class %q with %q in its message", e.Error.Class, e.Error.Message)
 	if len(failed) == 0 {

@@ -39,3 +39,24 @@ func TestRun_has_an_end(t *testing.T) {
 		}
 	}
 }
+
+// A test that expects the failure of one run fails if another run fails otherwise.
+func TestRun_expects_one_error(t *testing.T) {
+	t.Parallel()
+	cfg := configOf(t, "keyed.js", `export default Keep.workflow({ name: "keyed", topics: { a: {} }, consumers: { c: Keep.consumer({
+  subscribe: ["a"], order: "key", key: (e) => e.messageId,
+  async prepare(ctx, e) {
+    if (e && e.payload.fails) throw new Error("no " + e.messageId);
+    return e ? { reservations: [{ topic: "a", ids: [e.messageId] }], data: {} } : { reservations: [], data: {} };
+  } }) } });`)
+	for other, want := range map[string]string{"fails = false": "", "fails = true": "no 2"} {
+		f, err := scripttest.Parse([]byte("[[test]]\nname = \"a\"\nevents = [{ topic = \"a\", messageId = \"1\", payload = { fails = true } }, { topic = \"a\", messageId = \"2\", payload = { " + other + " } }]\nexpect.error = { message = \"no 1\" }\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := scripttest.Run(t.Context(), cfg, f.Tests[0])
+		if err != nil || (len(v.Problems) > 0) != (want != "") || !strings.Contains(strings.Join(v.Problems, "\n"), want) {
+			t.Errorf("%s: problems %q, %v; want %q", other, v.Problems, err, want)
+		}
+	}
+}
