@@ -34,8 +34,8 @@ type Base interface {
 	host.Names
 }
 
-// maxPending is how many pending events of one topic a rehearsal begins with.
-const maxPending = 1000
+// MaxPending is how many pending events of one topic a rehearsal begins with.
+const MaxPending = 1000
 
 // An overlay is a store in memory over a base: what the script asks by name is copied
 // from the base when it is first asked for. Only what a run depends on is there.
@@ -314,7 +314,7 @@ func (o *overlay) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool
 }
 
 // begin copies what the first decisions depend on: when handlers are due, and the
-// pending events, of which take selects. It returns how many events there are more.
+// pending events, of which take selects. It returns of how many topics some were left out.
 func (o *overlay) begin(ctx context.Context, d keep.Definition, now time.Time, take func(keep.Event) bool) (more int, err error) {
 	if o.base == nil {
 		return 0, nil
@@ -365,16 +365,15 @@ func (o *overlay) begin(ctx context.Context, d keep.Definition, now time.Time, t
 	return more, o.memory.Commit(ctx, c)
 }
 
-// pending returns the free events of the base in the order of publishing, and how many
-// were left out for their number.
+// pending returns the free events of the base in the order of publishing, and of how many topics some were left out.
 func (o *overlay) pending(ctx context.Context, d keep.Definition) (events []keep.Event, more int, err error) {
 	for _, topic := range d.Topics {
-		free, err := o.base.Peek(ctx, d.Name, topic, maxPending+1)
+		free, err := o.base.Peek(ctx, d.Name, topic, MaxPending+1)
 		if err != nil {
 			return nil, 0, err
 		}
-		more += max(0, len(free)-maxPending)
-		events = append(events, free[:min(len(free), maxPending)]...)
+		more += max(0, len(free)-MaxPending)
+		events = append(events, free[:min(len(free), MaxPending)]...)
 	}
 	slices.SortFunc(events, func(a, b keep.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	return events, more, nil

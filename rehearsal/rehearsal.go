@@ -104,7 +104,7 @@ type Result struct {
 	HeldUp []keep.HandlerName // that have something to do once it is over, for a consumer also more events
 
 	Cut  bool // Config.MaxRuns or Config.Works ended it
-	More int  // pending events of Base that were left out for their number
+	More int  // topics of which Base has more than MaxPending pending events; these were left out
 }
 
 // Run executes the script until nothing is left to do without a person, an event or a

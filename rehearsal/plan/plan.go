@@ -257,7 +257,7 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	p.Cut = p.Cut || r.Cut
 	if r.More > 0 {
 		p.Cut = true
-		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: %d more events are pending than a plan begins with.", w.Name, r.More))
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: more events of a topic are pending than the %d that a plan begins with.", w.Name, rehearsal.MaxPending))
 	}
 	t := trace(w.Name, r, live, cfg.Granted)
 	for i := range t.mutations {
@@ -280,7 +280,31 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 			p.NotDue = append(p.NotDue, NotDue{w.Name, s.Handler, s.NextAt, h.Schedule.IsZero()})
 		}
 	}
+	if cfg.Event != nil && cfg.At == nil {
+		if err := p.known(ctx, cfg.Base, w, cfg.Event); err != nil {
+			return err
+		}
+	}
 	return p.blocked(ctx, cfg.Base, w.Name)
+}
+
+// known says that an event was done already, or is being done: published once more it causes nothing.
+func (p *Plan) known(ctx context.Context, base rehearsal.Base, w *host.Workflow, ev *keep.Event) error {
+	if base == nil {
+		return nil
+	}
+	is, err := base.Event(ctx, w.Name, w.TopicOf(ev.Topic), ev.MessageID)
+	switch {
+	case errors.Is(err, keep.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case is.Status != keep.EventPending:
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: event %s in topic %s is %s already, so that it causes nothing if it is published again; to do it again: keep events redo.", w.Name, ev.MessageID, ev.Topic, is.Status))
+	case !is.Free():
+		p.Unknown = append(p.Unknown, fmt.Sprintf("%s: run %s has event %s in topic %s, so that it causes nothing more if it is published again.", w.Name, is.ReservedBy, ev.MessageID, ev.Topic))
+	}
+	return nil
 }
 
 // rehearse rehearses, and says what of a checkpoint the run of a plan did not read.
