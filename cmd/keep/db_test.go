@@ -75,7 +75,7 @@ func TestPgDumpUnderLoad(t *testing.T) {
 	t.Parallel()
 	from, to := pgtest.URL(t), pgtest.URL(t)
 	w := newCrashWorld(t)
-	w.write("keep.toml", strings.ReplaceAll(w.read("keep.toml"), `"300ms"`, `"5m"`)) // the call is in flight for as long as the dump takes
+	w.write("keep.toml", strings.ReplaceAll(w.read("keep.toml"), `timeout  = "1s"`, `timeout  = "5m"`)) // the call is in flight for as long as the dump takes
 	env := w.env
 	w.env = append(env, "KEEP_DB="+from)
 	dump, program := filepath.Join(t.TempDir(), "keep.dump"), pgtest.Program(t, "pg_dump")
