@@ -229,25 +229,7 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 	if g, bounded := cfg.Granted[w.Name]; bounded && cfg.Bound {
 		live.may = g.rules()
 	}
-	rc := rehearsal.Config{
-		Script: w, Base: cfg.Base, Take: cfg.Take, Due: cfg.Due, MaxRuns: MaxRuns, Approved: true,
-		Connections: cfg.Connections, Services: live, Policy: once, Runtime: cfg.Runtime, Now: cfg.Now,
-	}
-	if cfg.Take != nil {
-		rc.Handlers = consumers(w.Definition)
-	}
-	if cfg.Event != nil {
-		ev := *cfg.Event
-		ev.Topic = w.TopicOf(ev.Topic)
-		rc.Events, rc.Take = []keep.Event{ev}, func(keep.Event) bool { return false }
-		rc.Handlers = consumers(w.Definition)
-	}
-	if cfg.At != nil {
-		rc.Checkpoint = cfg.At.readCheckpoint
-		if cfg.Event == nil { // of a producer or a job
-			rc.Handlers, rc.Take = []keep.HandlerName{cfg.At.Handler}, func(keep.Event) bool { return false }
-		}
-	}
+	rc := requestOf(cfg, w, live, once)
 	r, err := p.rehearse(ctx, cfg, rc)
 	if err != nil {
 		return err
@@ -286,6 +268,30 @@ func (p *Plan) add(ctx context.Context, cfg Config, w *host.Workflow, once *poli
 		}
 	}
 	return p.blocked(ctx, cfg.Base, w.Name)
+}
+
+// requestOf returns what is rehearsed of one workflow.
+func requestOf(cfg Config, w *host.Workflow, live *live, once *policy.Policy) rehearsal.Config {
+	rc := rehearsal.Config{
+		Script: w, Base: cfg.Base, Take: cfg.Take, Due: cfg.Due, MaxRuns: MaxRuns, Approved: true,
+		Connections: cfg.Connections, Services: live, Policy: once, Runtime: cfg.Runtime, Now: cfg.Now,
+	}
+	if cfg.Take != nil {
+		rc.Handlers = consumers(w.Definition)
+	}
+	if cfg.Event != nil {
+		ev := *cfg.Event
+		ev.Topic = w.TopicOf(ev.Topic)
+		rc.Events, rc.Take = []keep.Event{ev}, func(keep.Event) bool { return false }
+		rc.Handlers = consumers(w.Definition)
+	}
+	if cfg.At != nil {
+		rc.Checkpoint = cfg.At.readCheckpoint
+		if cfg.Event == nil { // of a producer or a job
+			rc.Handlers, rc.Take = []keep.HandlerName{cfg.At.Handler}, func(keep.Event) bool { return false }
+		}
+	}
+	return rc
 }
 
 // known says that an event was done already, or is being done: published once more it causes nothing.
