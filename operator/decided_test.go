@@ -241,14 +241,7 @@ func TestSkipOfAnEventThatAnotherInputTookUp(t *testing.T) {
 func TestWhoDeployed(t *testing.T) {
 	s := memory.New()
 	o := newOperator(t, s)
-	deploy := func(hash string, c operator.Consent) operator.Deployed {
-		t.Helper()
-		out, err := o.DeployGranted(t.Context(), script(hash), nil, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
+	deploy := deployer(t, o)
 	deploy("one", calls(true, "mail.send"))
 	deploy("one", calls(true, "mail.send"))
 	asks := calls(true)

@@ -303,14 +303,7 @@ func TestProposals(t *testing.T) {
 func TestRepairVersions(t *testing.T) {
 	s := memory.New()
 	o := newOperator(t, s)
-	deploy := func(hash string, c operator.Consent) operator.Deployed {
-		t.Helper()
-		out, err := o.DeployGranted(t.Context(), script(hash), nil, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
+	deploy := deployer(t, o)
 	repair := func(hash string, ask bool) operator.Deployed {
 		t.Helper()
 		return deploy(hash, operator.Consent{Giver: operator.Giver{By: "rep_" + hash, From: string(keep.OriginRepair)}, Repair: true, Ask: ask})
@@ -480,4 +473,16 @@ func (f *failing) Commit(ctx context.Context, c keep.Commit) error {
 	}
 	f.commits++
 	return f.Store.Commit(ctx, c)
+}
+
+// deployer returns what deploys a script by its hash.
+func deployer(t *testing.T, o *operator.Operator) func(hash string, c operator.Consent) operator.Deployed {
+	return func(hash string, c operator.Consent) operator.Deployed {
+		t.Helper()
+		out, err := o.DeployGranted(t.Context(), script(hash), nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
 }

@@ -28,8 +28,8 @@ type Waits struct {
 	paused   map[keep.WorkflowName]bool            // of workflows whose runs are planned
 }
 
-// ReadWaits reads what the runs may wait for. It reads nothing if none waits for a service or for
-// another script.
+// ReadWaits reads what the runs may wait for. It reads nothing if none waits for a service, for another script or for a
+// time.
 func ReadWaits(ctx context.Context, s Waited, runs ...keep.Run) (w Waits, err error) {
 	if w.limits, err = ReadLimits(ctx, s, runs...); err != nil {
 		return w, err

@@ -9,9 +9,7 @@ import (
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
-	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/rehearsal/plan"
-	"github.com/keep-run/keep/script/sandbox"
 )
 
 const billing = `
@@ -46,25 +44,14 @@ func TestPlanPassesOverItemsInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.conns = []connector.Connection{*conn}
-	load := func(source string) *host.Workflow {
-		b, err := sandbox.BuildSource("billing.js", []byte(source))
-		if err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := host.LoadBundle(t.Context(), w.rt, b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return loaded
-	}
-	w.w = load(strings.Replace(billing, `["a", "b"]`, `["a"]`, 1))
+	w.load(t, strings.Replace(billing, `["a", "b"]`, `["a"]`, 1))
 	w.live(t) // the answer about a is lost
 	for name, source := range map[string]string{
 		"the same call":   billing,
 		"another one":     strings.Replace(billing, "ctx.shop.bill({", "ctx.shop.send({", 1),
 		"one that throws": strings.Replace(billing, "await ctx.shop", `if (id === "a") throw new Error("no"); await ctx.shop`, 1),
 	} {
-		w.w = load(source)
+		w.load(t, source)
 		p := w.plan(t, plan.Config{Base: w.db, Due: true})
 		if len(p.Mutations) != 1 || p.Mutations[0].Item == nil || *p.Mutations[0].Item != "b" || len(p.Errors) != 0 {
 			t.Errorf("%s: calls %q, errors %v; want that of b", name, calls(p), p.Errors)

@@ -107,6 +107,18 @@ type world struct {
 	w     *host.Workflow
 }
 
+// load makes a script the one that is planned.
+func (w *world) load(t *testing.T, source string) {
+	t.Helper()
+	b, err := sandbox.BuildSource("w.js", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.w, err = host.LoadBundle(t.Context(), w.rt, b); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	s := &shop{}

@@ -7,9 +7,7 @@ import (
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/httpapi"
-	"github.com/keep-run/keep/host"
 	"github.com/keep-run/keep/rehearsal/plan"
-	"github.com/keep-run/keep/script/sandbox"
 )
 
 // A tool says that its identity is applied once, and another workflow applied it: a run would ask a person, so the plan
@@ -30,13 +28,7 @@ func TestPlanOfWhatWasDone(t *testing.T) {
 	w.conns = []connector.Connection{*conn}
 	w.live(t)
 	made := w.shop.calls.Load()
-	b, err := sandbox.BuildSource("again.js", []byte(strings.Replace(orders, `name: "orders"`, `name: "again"`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.w, err = host.LoadBundle(t.Context(), w.rt, b); err != nil {
-		t.Fatal(err)
-	}
+	w.load(t, strings.Replace(orders, `name: "orders"`, `name: "again"`, 1))
 	if p := w.plan(t, plan.Config{}); len(p.Mutations) != 2 {
 		t.Errorf("calls %q on an empty database, want two", calls(p))
 	}

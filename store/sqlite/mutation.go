@@ -92,7 +92,7 @@ func (db *DB) Mutation(ctx context.Context, key keep.MutationKey) (keep.Mutation
 		`SELECT `+mutationColumns+` FROM mutation WHERE key = ?`, key)
 }
 
-// ItemDoubts implements store.Doubts. What is in doubt is few, so only the index that has nothing else is written for it.
+// ItemDoubts implements store.Doubts. The index has these calls and no others.
 func (db *DB) ItemDoubts(ctx context.Context, w keep.WorkflowName) ([]keep.Mutation, error) {
 	return rows(ctx, db, scanMutation, `
 		SELECT `+mutationColumns+` FROM mutation INDEXED BY mutation_item_doubt
