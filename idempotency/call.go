@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/internal/dbclock"
 	"github.com/keep-run/keep/internal/room"
 	"github.com/keep-run/keep/law/key"
 )
@@ -78,12 +79,15 @@ func (c *exchange) serve() {
 // taking the key, it executes the request as well, and the call is over.
 func (c *exchange) first() (rec key.Record, over bool) {
 	err := context.Cause(c.r.Context()) // a client that left already needs nothing
+	ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+	defer done()
+	if err == nil {
+		err = c.g.follow(ctx)
+	}
 	if taker, ok := c.g.store.(Taker); ok && err == nil {
 		return c.begin(key.Record{}, key.Begun, taker.Take)
 	}
 	if err == nil {
-		ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
-		defer done()
 		rec, err = c.read(ctx)
 	}
 	if err != nil {
@@ -104,12 +108,15 @@ func (g *Guard) inTime(ctx context.Context, what string) (context.Context, conte
 func (c *exchange) find(ctx context.Context) (key.Record, error) {
 	ctx, done := c.g.inTime(ctx, "read idempotency key")
 	defer done()
+	if err := c.g.follow(ctx); err != nil {
+		return key.Record{}, err
+	}
 	rec, err := c.read(ctx)
-	now := time.Now()
+	now := c.g.clock.now()
 	if err != nil || !c.refused || !key.Free(rec, now) {
 		return rec, err
 	}
-	defer c.timed(now)
+	defer c.timed(time.Now())
 	if c.claim.Former != c.claim.ID {
 		former, err := c.g.store.Read(ctx, c.claim.Former)
 		if err != nil {
@@ -134,7 +141,7 @@ func (c *exchange) find(ctx context.Context) (key.Record, error) {
 // follow does what the law says about rec. It reports whether the call is over; if
 // not, the record is to be looked at again.
 func (c *exchange) follow(rec key.Record) (over bool) {
-	now := time.Now()
+	now := c.g.clock.now()
 	c.begun = c.begun || !key.Free(rec, now)
 	_, here := c.g.executing.Load(rec.Fence)
 	switch key.Classify(rec, c.claim, now) {
@@ -146,19 +153,19 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 		return c.takeOver(rec, key.Begun)
 	case key.LateLease:
 		if here { // the clock was set forward, or the store does not take a renewal
-			return c.waited(now)
+			return c.waited()
 		}
 		return c.learned(c.learn(rec, key.Fact{Evidence: key.LeaseEnded, By: "lease"}))
 	case key.Repeat:
 		if !here {
 			return c.takeOver(rec, key.NewAttempt)
 		}
-		return c.waited(now)
+		return c.waited()
 	case key.Busy:
-		return c.waited(now)
+		return c.waited()
 	case key.InDoubt:
 		if here { // others saw no renewal of it, as while the store was away, or their clock is ahead
-			return c.waited(now)
+			return c.waited()
 		}
 		return c.doubtful(rec)
 	case key.Replay:
@@ -175,8 +182,8 @@ func (c *exchange) follow(rec key.Record) (over bool) {
 }
 
 // waited waits for an owner. It reports whether the call is over: there is no time left to wait.
-func (c *exchange) waited(now time.Time) (over bool) {
-	if c.wait(now) {
+func (c *exchange) waited() (over bool) {
+	if c.wait() {
 		return false
 	}
 	c.refuse(c.inProgress())
@@ -225,8 +232,8 @@ func (c *exchange) begin(rec key.Record, how key.Evidence, take func(context.Con
 			Detail: "Request is being processed, without a record, since there was no store. Ask again with the same key and the same request."})
 		return rec, true
 	}
-	since := time.Now() // by which the record is made, too: how late it is stored counts from there
-	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, since)
+	since := time.Now() // before the time of the record: how late that is stored counts from here
+	next, err := key.Apply(rec, key.Fact{Evidence: how, Fence: newFence(), Claim: c.claim, Lease: c.g.cfg.Lease}, c.g.clock.now())
 	if err != nil {
 		return rec, false // the time moved on between two looks
 	}
@@ -264,7 +271,7 @@ func (c *exchange) owns(next key.Record, since time.Time, err error) {
 	c.rec = next
 	switch {
 	case errors.Is(err, keep.ErrReplaced):
-	case time.Since(since) >= c.g.cfg.StoreTimeout, !time.Now().Before(next.LeaseUntil):
+	case dbclock.Passed(since, time.Now()) >= min(c.g.cfg.StoreTimeout, c.g.cfg.Lease):
 		err = errTakenLate
 	default:
 		c.execute()
@@ -280,7 +287,7 @@ func (c *exchange) owns(next key.Record, since time.Time, err error) {
 func (c *exchange) whoHas(ctx context.Context, next key.Record) (now key.Record, took bool) {
 	c.refused = true
 	now, err := c.find(context.WithoutCancel(ctx))
-	if err != nil || key.Free(now, time.Now()) {
+	if err != nil || key.Free(now, c.g.clock.now()) {
 		return key.Record{}, false
 	}
 	return now, now.Fence == next.Fence
@@ -292,7 +299,7 @@ var errTakenLate = errors.New("the key was taken too long ago for the request to
 
 // learn records what was found out about rec by others than its owner. It is no error that rec says so no more.
 func (c *exchange) learn(rec key.Record, e key.Fact) error {
-	next, err := key.Apply(rec, e, time.Now())
+	next, err := key.Apply(rec, e, c.g.clock.now())
 	if err != nil {
 		return nil
 	}

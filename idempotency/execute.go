@@ -327,7 +327,7 @@ func (c *exchange) settlePlain(ctx context.Context, e key.Fact) error {
 	rec := c.current()
 	e.Fence = rec.Fence
 	for pause := 20 * time.Millisecond; ; pause *= 2 {
-		next, err := key.Apply(rec, e, time.Now())
+		next, err := key.Apply(rec, e, c.g.clock.now())
 		if err != nil {
 			return err
 		}
@@ -406,7 +406,7 @@ func (c *exchange) withhold(a *response, err error) {
 		c.outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return
 	}
-	switch key.Classify(rec, c.claim, time.Now()) {
+	switch key.Classify(rec, c.claim, c.g.clock.now()) {
 	case key.Replay:
 		c.replay(rec)
 	case key.NoBody:
@@ -473,7 +473,10 @@ func (c *exchange) renew(ctx context.Context, cancel context.CancelCauseFunc) (a
 	if settled {
 		return false, nil
 	}
-	next, err := key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: rec.Fence, Lease: c.g.cfg.Lease}, time.Now())
+	if err := c.g.follow(ctx); err != nil {
+		return true, err
+	}
+	next, err := key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: rec.Fence, Lease: c.g.cfg.Lease}, c.g.clock.now())
 	if err == nil {
 		err = c.g.store.Write(ctx, next)
 		c.g.notice(ctx, err)
@@ -483,7 +486,7 @@ func (c *exchange) renew(ctx context.Context, cancel context.CancelCauseFunc) (a
 			rec = next
 		} else if now, readErr := c.g.store.Read(ctx, rec.ID); readErr == nil {
 			rec = now
-			_, err = key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: next.Fence}, time.Now())
+			_, err = key.Apply(rec, key.Fact{Evidence: key.Renewed, Fence: next.Fence}, c.g.clock.now())
 		}
 	}
 	if errors.Is(err, key.ErrFenced) {

@@ -28,6 +28,7 @@ import (
 // use. Make one with New.
 type Guard struct {
 	store   Store
+	clock   *clock
 	cfg     Config
 	routes  []*route
 	waiting waiting
@@ -60,7 +61,7 @@ func New(store Store, cfg Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{store: store, cfg: cfg, memory: room.New(cfg.Memory), loss: loss{noticed: make(chan struct{})}}
+	g := &Guard{store: store, clock: newClock(store, time.Now), cfg: cfg, memory: room.New(cfg.Memory), loss: loss{noticed: make(chan struct{})}}
 	var mistakes []error
 	for _, r := range cfg.Rules {
 		rt, err := compile(r)
@@ -75,6 +76,9 @@ func New(store Store, cfg Config) (*Guard, error) {
 	}
 	return g, nil
 }
+
+// follow makes sure that the clock of the guard is the store's.
+func (g *Guard) follow(ctx context.Context) error { return g.clock.follow(ctx, g.cfg.Lease/3) }
 
 // Handler returns next behind the guard.
 //

@@ -60,7 +60,7 @@ func (g *Guard) instance(w http.ResponseWriter, r *http.Request, reference strin
 			rec = c.moved(rec)
 		}
 	}
-	s := statusOfRecord(rec, time.Now())
+	s := statusOfRecord(rec, g.clock.now())
 	if here && s.State == "unknown" {
 		s.State = "running"
 	}
@@ -97,8 +97,10 @@ func (g *Guard) recordFor(r *http.Request, reference string) (rec key.Record, rt
 	}
 	ctx, done := g.inTime(r.Context(), "read idempotency key")
 	defer done()
-	rec, err = g.store.Read(ctx, id)
-	if err != nil || rec.Rev == 0 || rec.Expired(time.Now()) {
+	if err = g.follow(ctx); err == nil {
+		rec, err = g.store.Read(ctx, id)
+	}
+	if err != nil || rec.Rev == 0 || rec.Expired(g.clock.now()) {
 		return rec, nil, false, err
 	}
 	if rec.Version > 1 && rec.Host != shownHost(key.Host(g.hostOf(r))) {

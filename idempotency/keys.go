@@ -14,10 +14,13 @@ import (
 
 // Keys shows people records and records their decisions: `keep keys`, and the
 // admin API of the proxy. It works beside the guards of the same store.
-type Keys struct{ store Store }
+type Keys struct {
+	store Store
+	clock *clock
+}
 
 // NewKeys returns the records of store.
-func NewKeys(store Store) *Keys { return &Keys{store} }
+func NewKeys(store Store) *Keys { return &Keys{store, newClock(store, time.Now)} }
 
 // A View is a record as people and programs see it: in commands with --json and
 // in the admin API. It never has the caller or what the caller sent.
@@ -188,6 +191,9 @@ func (k *Keys) ForgetSeen(ctx context.Context, reference, by, seen string, now t
 func (k *Keys) move(ctx context.Context, reference string, e key.Fact, saw string, now time.Time) (View, error) {
 	r, err := k.find(ctx, reference)
 	if err != nil {
+		return View{}, err
+	}
+	if now, err = k.clock.decided(ctx, now); err != nil {
 		return View{}, err
 	}
 	isSeen := saw == "" || saw == seen(r)

@@ -45,7 +45,8 @@ import (
 //
 //   - A request has one effect at most within the time of its key, however often it was sent. Exceptions are those that a rule promises: AfterCrashRetry,
 //     once, and Repeatable, whose effects are one.
-//   - No handler is executed while another one of the same request may be at work, nor after a doubt that nobody resolved.
+//   - No handler is executed while another one of the same request may be at work, nor after a doubt that nobody resolved. No process that renews its lease
+//     is taken for dead.
 //   - An answer is that of the request, and of its caller and host. What was shown is shown again.
 //   - What a problem says is true: nothing was executed, the key was used for another request, another credential.
 //   - What a reference says is true: of what was released there is no effect.
@@ -75,7 +76,7 @@ type keyKind struct {
 }
 
 func keyKinds() []keyKind {
-	return []keyKind{{kindPlain, 1, keySights}, {kindTx, 4, txSights}, {kindMixed, 4, mixedSights}, {kindPeople, 4, peopleSights}, {kindProxy, 4, proxySights}}
+	return []keyKind{{kindPlain, 1, keySights}, {kindTx, 4, txSights}, {kindMixed, 4, mixedSights}, {kindPeople, 4, peopleSights}, {kindProxy, 4, proxySights}, {kindClocks, 4, clockSights}}
 }
 
 // simulate lives through the seeds of a kind.
@@ -131,7 +132,7 @@ func simulate(t *testing.T, kind string, seed uint64, trace io.Writer, seen map[
 			w := &keyWorld{
 				t: t, kind: kind, seed: seed, began: time.Now(), trace: trace, seen: seen, rng: rand.New(rand.NewPCG(seed, 1)), lucky: rand.New(rand.NewPCG(seed, 2)),
 				store: new(memory.Keys), wanted: make(map[key.Fingerprint]*wanted), owners: make(map[key.Fence]*keyProcess), calm: make(chan struct{}),
-				callers: make(map[key.ID]bool),
+				callers: make(map[key.ID]bool), written: make(map[key.ID]time.Time),
 			}
 			w.live()
 			problems = w.problems
@@ -166,6 +167,7 @@ type keyWorld struct {
 	wanted    map[key.Fingerprint]*wanted
 	owners    map[key.Fence]*keyProcess // who took which key
 	callers   map[key.ID]bool           // whether the caller of a record has a name
+	written   map[key.ID]time.Time      // when a record was written last
 	runs      int                       // of handlers
 	kinds                               // what the later kinds of worlds have
 }
@@ -381,6 +383,9 @@ func (w *keyWorld) begin() {
 		return
 	}
 	p.guard = guard
+	if w.kind == kindClocks {
+		p.setClock()
+	}
 	if w.kind == kindProxy {
 		p.openProxy()
 	}
@@ -453,6 +458,9 @@ func (p *keyProcess) openStore() idempotency.Store {
 	s := keyStore{p.w.store, p}
 	if p.w.kind == kindTx {
 		return p.openTxStore(s)
+	}
+	if p.w.kind == kindClocks {
+		return p.openClockedStore(s)
 	}
 	if p.w.taker {
 		return keyTaker{s}

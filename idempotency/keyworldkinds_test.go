@@ -2,6 +2,7 @@ package idempotency_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -20,12 +21,14 @@ import (
 //   - configurations: guards on one store with other rules than their neighbours, and edits of one of them under a doubt.
 //   - people: two persons at two hosts, with stores that are slow and lose what is written, decide at the same time, while retries are under way.
 //   - proxy: see keyworldproxy_test.go.
+//   - clocks: machines whose clocks differ by more than a lease, and a store with a time of its own.
 const (
 	kindPlain  = "plain"
 	kindTx     = "transactions"
 	kindMixed  = "configurations"
 	kindPeople = "people"
 	kindProxy  = "proxy"
+	kindClocks = "clocks"
 )
 
 // kinds is what the later kinds of worlds have.
@@ -169,5 +172,44 @@ func mixedSights() []string {
 	return []string{
 		"killed", "edited", "edited under a doubt", "an attempt did nothing, and the one before is in doubt", "a doubt", "a key is over", "executed without a record", "problem: caller-changed", "problem: key-reused", "answer: 201, replayed true",
 		"client: comes back late", "person: resolves, happened true", "person: resolves, happened false",
+	}
+}
+
+// setClock gives a process the clock of its machine.
+func (p *keyProcess) setClock() {
+	ahead := pick(p.lucky, 0, 0, 40*time.Second, -40*time.Second, time.Hour, -time.Hour, 10*365*24*time.Hour)
+	idempotency.SetClock(p.guard, func() time.Time { return time.Now().Add(ahead) })
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.note("the clock of process %d is %s ahead", p.n, ahead)
+	p.w.saw(fmt.Sprintf("a clock that is %s ahead", ahead))
+}
+
+// A clockedStore is a store that tells the time of the world.
+type clockedStore struct{ keyStore }
+
+func (s clockedStore) Now(ctx context.Context) (time.Time, error) { return s.keyStore.now(ctx) }
+
+// A clockedTaker takes keys in one step, too.
+type clockedTaker struct{ keyTaker }
+
+func (s clockedTaker) Now(ctx context.Context) (time.Time, error) { return s.keyStore.now(ctx) }
+
+func (s keyStore) now(ctx context.Context) (time.Time, error) {
+	_, err := s.fate(ctx, false)
+	return time.Now(), err
+}
+
+func (p *keyProcess) openClockedStore(s keyStore) idempotency.Store {
+	if p.w.taker {
+		return clockedTaker{keyTaker{s}}
+	}
+	return clockedStore{s}
+}
+
+func clockSights() []string {
+	return []string{
+		"killed", "a doubt", "a clock that is 40s ahead", "a clock that is -40s ahead", "a clock that is 1h0m0s ahead", "a clock that is -1h0m0s ahead",
+		"a key is over", "released by a probe", "problem: in-progress", "problem: outcome-unknown", "answer: 201, replayed true", "client: comes back late",
 	}
 }

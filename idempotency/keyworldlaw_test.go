@@ -132,6 +132,7 @@ func (w *keyWorld) writeLocked(ctx context.Context, p *keyProcess, r key.Record)
 	if r.State == key.InProgress && r.Fence != was.Fence {
 		w.owners[r.Fence] = p
 	}
+	defer func() { w.written[r.ID] = now }()
 	switch {
 	case r.State == key.InProgress && r.Fence != was.Fence: // it is taken
 		switch {
@@ -186,8 +187,17 @@ func (w *keyWorld) writeLocked(ctx context.Context, p *keyProcess, r key.Record)
 		}
 	case r.State == key.Unknown && was.State != key.Unknown:
 		w.saw("a doubt")
+		w.buries(p, was, now)
 	}
 	return nil
+}
+
+// buries looks whether a process takes another one for dead that renewed its lease not long ago: what is stored may be a third of a lease old. mu is held.
+func (w *keyWorld) buries(p *keyProcess, was key.Record, now time.Time) {
+	o, ago := w.owners[was.Fence], now.Sub(w.written[was.ID])
+	if o != nil && o != p && !o.gone.Load() && ago < keyLease/2 {
+		w.broken("one-at-a-time", "process %d takes process %d for dead, which wrote %s %s ago", p.n, o.n, was.Key, ago)
+	}
 }
 
 // executes notes that the handler of a process begins. mu is held.

@@ -150,7 +150,7 @@ const (
 func (c *exchange) probe(rec key.Record) (probed, error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), DefaultProbeTimeout)
 	defer cancel()
-	asked := time.Now()
+	asked := c.g.clock.now()
 	f, err := c.rt.Probe(ctx, Question{Key: rec.Key, Host: rec.Host, Caller: rec.Caller,
 		Method: rec.Method, Path: rec.Path, Since: rec.DoubtAt, Header: c.r.Header})
 	if err != nil && c.r.Context().Err() != nil {

@@ -27,7 +27,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	ticker := time.NewTicker(g.cfg.SweepEvery)
 	defer ticker.Stop()
 	for {
-		if _, err := g.Sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		if _, err := g.Sweep(ctx, g.clock.time.Local()); err != nil && ctx.Err() == nil {
 			g.cfg.Logger.ErrorContext(ctx, "idempotency keys: sweep", "err", err)
 		}
 		select {
@@ -40,10 +40,14 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep deletes what is over at now, in small batches, and marks the keys whose
+// Sweep deletes what is over at now, a time of the process's clock, in small batches, and marks the keys whose
 // owners did not renew their lease, so that lists say what is true. Then a
 // Shrinker gives back the space. It returns how many records it deleted.
 func (g *Guard) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
+	if err := g.follow(ctx); err != nil {
+		return 0, err
+	}
+	now = g.clock.at(now)
 	if err := errors.Join(g.markLate(ctx, now), g.forgetSettled(ctx)); err != nil {
 		return 0, err
 	}

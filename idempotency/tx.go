@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/key"
@@ -130,7 +129,7 @@ func (c *exchange) settleTx(ctx context.Context, tx key.Tx, e key.Fact) error {
 }
 
 func (c *exchange) nextInTx(ctx context.Context, tx key.Tx, rec key.Record, e key.Fact) (key.Record, error) {
-	next, err := key.Apply(rec, e, time.Now())
+	next, err := key.Apply(rec, e, c.g.clock.now())
 	if err != nil {
 		return next, err
 	}

@@ -60,8 +60,8 @@ func (w *waiting) wake(id key.ID) {
 
 // wait waits until the record may have moved, and reports whether the caller has
 // time left to look again.
-func (c *exchange) wait(now time.Time) bool {
-	left := c.rt.Wait - now.Sub(c.started)
+func (c *exchange) wait() bool {
+	left := c.rt.Wait - time.Since(c.started)
 	if left <= 0 {
 		return false
 	}

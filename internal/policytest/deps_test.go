@@ -48,7 +48,7 @@ func TestIdempotencyIsImportableAlone(t *testing.T) {
 // allowedBeside reports whether a package of ours may come with others: the nouns,
 // what stores are moved by, sockets, and what is about keys.
 func allowedBeside(packages []string, pkg string) bool {
-	if slices.Contains(packages, pkg) || slices.Contains([]string{"", "/idempotency", "/store/transfer", "/internal/room", "/internal/socket"}, pkg) {
+	if slices.Contains(packages, pkg) || slices.Contains([]string{"", "/idempotency", "/store/transfer", "/internal/dbclock", "/internal/room", "/internal/socket"}, pkg) {
 		return true
 	}
 	return strings.HasPrefix(pkg, "/law/") || strings.HasPrefix(pkg, "/store/internal/") || strings.HasPrefix(pkg, "/idempotency/")

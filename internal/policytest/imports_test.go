@@ -76,10 +76,10 @@ script/sandbox/internal/... clock  script/sandbox/internal/... internal/npm
 
 engine                  clock  . law/... store connector engine/lease internal/caller internal/commitlog internal/outcome internal/schema internal/pause
 handler                 clock  . law/given engine script/workflow internal/caller internal/utf8json internal/wall
-engine/lease            timed  . law/policy store
+engine/lease            timed  . law/policy store internal/dbclock
 operator                clock  . law/... store internal/commitlog internal/outcome
 
-idempotency             clock  . law/ledger law/key law/canonical idempotency/... internal/room
+idempotency             clock  . law/ledger law/key law/canonical idempotency/... internal/dbclock internal/room
 idempotency/...         clock  . law/ledger law/key idempotency idempotency/... internal/socket
 
 host                    clock  . law/... store script/... engine engine/... handler operator connector host/... internal/pause
@@ -132,6 +132,7 @@ internal/caller         timed
 internal/regular        timed
 internal/spelling       pure
 internal/socket         timed
+internal/dbclock        timed
 internal/room           timed
 internal/wall           clock
 internal/pause          timed

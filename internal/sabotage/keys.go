@@ -12,7 +12,7 @@ var keysBreaks = []Break{
 	{"guard-executes-beside-a-schema-that-was-moved", "once", "store/postgres/idempotency.go",
 		`		return fmt.Errorf("%w: %w", keep.ErrReplaced, err)`, `		return err`, "./store/transfer -run TestGuardOfASealedDatabase/schema"},
 	{"guard-probe-is-dated-by-its-answer", "doubt-is-not-failure", "idempotency/probe.go",
-		`} else if asked.Before(rec`, `} else if asked = time.Now(); asked.Before(rec`, "./idempotency -run TestGuard/probe"},
+		`} else if asked.Before(rec`, `} else if asked = c.g.clock.now(); asked.Before(rec`, "./idempotency -run TestGuard/probe"},
 	{"guard-late-owner-is-believed", "settled-stays", "law/key/law.go",
 		`case ofOwner(f.Evidence) && (from == absent || f.Fence != r.Fence):`, `case ofOwner(f.Evidence) && from == absent:`, "./law/key"},
 	{"guard-other-body-replays", "once", "law/key/classify.go",
@@ -27,15 +27,15 @@ var keysBreaks = []Break{
 		`ok && !isOneOf(scheme, stableSchemes)`, `ok && scheme == ""`, "./idempotency -run TestGuard/credentials"},
 	{"guard-executes-without-its-file", "once", "idempotency/call.go",
 		`	case errors.Is(err, keep.ErrReplaced):
-	case time.Since`, `	case time.Since`, "./idempotency -run TestReplacedStore"},
+	case dbclock`, `	case dbclock`, "./idempotency -run TestReplacedStore"},
 	{"guard-commit-that-failed-did-nothing", "doubt-is-not-failure", "idempotency/tx.go",
 		`		undone = false // a commit`, `		undone = c.rt.Atomic // a commit`, "./idempotency -run TestGuard/unknown_tx"},
 	{"instance-of-a-store-that-is-down-is-unknown", "explained", "idempotency/instance.go",
-		`|| rec.Expired(time.Now()) {
-		return rec, nil, false, err`, `|| rec.Expired(time.Now()) {
+		`|| rec.Expired(g.clock.now()) {
+		return rec, nil, false, err`, `|| rec.Expired(g.clock.now()) {
 		return rec, nil, false, nil`, "./idempotency -run TestInstanceOfWhatCannotBeRead"},
 	{"instance-of-what-expired-was-not-done", "settled-stays", "idempotency/instance.go",
-		` || rec.Expired(time.Now()) {`, ` {`, "./idempotency -run TestInstanceOfWhatCannotBeRead"},
+		` || rec.Expired(g.clock.now()) {`, ` {`, "./idempotency -run TestInstanceOfWhatCannotBeRead"},
 	{"instance-waits-for-a-blocked-store", "bounded", "idempotency/instance.go",
 		`	rec, err = g.store.Read(ctx, id)`, `	_ = ctx
 	rec, err = g.store.Read(r.Context(), id)`, "./idempotency -run TestInstanceOfABlockedStore"},
@@ -222,6 +222,14 @@ var keysBreaks = []Break{
 `, ``, "./idempotency -run TestKeylessIsLogged"},
 	{"guard-lease-of-a-clock-far-ahead-never-ends", "bounded", "idempotency/sweep.go",
 		`Unrenewed: unrenewed(rec, g.watched, watched)`, `Unrenewed: false`, "./idempotency -run TestLeaseOfAClockFarAhead"},
+	{"guard-goes-by-its-own-clock", "once", "idempotency/clock.go",
+		`	shared, _ := s.(Clock)`, `	shared, _ := Store(nil).(Clock)`, "./store/postgres -run TestKeysOfAnotherClock"},
+	{"guard-goes-by-its-own-clock-in-a-key-world", "once", "idempotency/clock.go",
+		`	c.time.Set(now, sent)`, `	c.time.Set(sent, sent.Add(now.Sub(now)))`, "./idempotency -run TestKeyWorlds/clocks"},
+	{"lease-is-not-renewed-by-the-stores-clock", "one-at-a-time", "idempotency/execute.go",
+		`Lease: c.g.cfg.Lease}, c.g.clock.now())`, `Lease: c.g.cfg.Lease}, c.g.clock.time.Local())`, "./idempotency -run TestKeyWorlds/clocks"},
+	{"person-decides-by-his-own-clock", "once", "idempotency/keys.go",
+		`if now, err = k.clock.decided(ctx, now); err != nil {`, `if err != nil {`, "./store/postgres -run TestKeysOfAnotherClock"},
 	{"guard-renewed-lease-ends", "once", "idempotency/sweep.go",
 		`!ok || known.rev != r.Rev {`, `!ok {`, "./idempotency -run TestLeaseOfAClockFarAhead"},
 	{"guard-host-in-capitals-is-another", "once", "idempotency/route.go",
@@ -279,7 +287,7 @@ var keysBreaks = []Break{
 	{"guard-forgets-how-late-it-began", "once", "idempotency/probe.go",
 		`return c.g.cfg.StoreTimeout + c.rt.EffectTimeout`, `return c.rt.EffectTimeout`, "./idempotency -run TestGuard/effect_elsewhere"},
 	{"guard-executes-what-was-taken-long-ago", "once", "idempotency/call.go",
-		`case time.Since(since) >= c.g.cfg.StoreTimeout, !time`, `case false && !time`, "./idempotency -run TestGuard/taken_late"},
+		`case dbclock.Passed(since, time.Now()) >= min(c.g.cfg.StoreTimeout, c.g.cfg.Lease):`, `case dbclock.Passed(since, time.Now()) < 0:`, "./idempotency -run TestGuard/taken_late"},
 	{"guard-executes-beside-what-it-saw", "once", "idempotency/call.go",
 		`c.rt.FailOpen && !c.begun && `, `c.rt.FailOpen && `, "./idempotency -run TestWaiterOfABlockedStore"},
 	{"guard-executes-beside-one-without-a-record", "once", "idempotency/call.go",

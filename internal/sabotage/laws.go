@@ -430,12 +430,12 @@ var lawsBreaks = []Break{
 	// leases: several hosts on one store.
 	{"commits-without-epoch", "one-at-a-time", "engine/actor.go",
 		`a.e.commit(ctx, a.name, a.lease.Epoch, now,`, `a.e.commit(ctx, a.name, 0, now,`, "./engine -run TestPausedHostIsFenced"},
-	{"own-clock-is-believed", "doubt-is-not-failure", "engine/lease/clock.go",
-		`now = r.now(now)`, `_ = r.now(now)`, "./internal/simtest -run TestGroups"},
+	{"own-clock-is-believed", "doubt-is-not-failure", "internal/dbclock/dbclock.go",
+		`local = r.now(local)`, `_ = r.now(local)`, "./internal/simtest -run TestGroups"},
 	{"calls-outlast-the-lease", "one-at-a-time", "engine/lease/manager.go",
 		`return min(timeout, left), nil`, `return timeout, nil`, "./engine -run TestCallsEndBeforeTheLease"},
 	{"answers-take-no-time", "one-at-a-time", "engine/lease/clock.go",
-		`d -= r.slack`, `_ = r.slack`, "./engine -run TestSlowHeartbeats"},
+		`until.Sub(c.Now()) - c.time.Slack()`, `until.Sub(c.Now())`, "./engine -run TestSlowHeartbeats"},
 	{"late-host-works-on", "one-at-a-time", "engine/lease/manager.go",
 		`	for _, w := range m.workers {
 		w.Stop()

@@ -410,6 +410,13 @@ func undone(err error) bool {
 	return errors.As(err, &refused) && refused.SeverityUnlocalized == "ERROR"
 }
 
+// Now returns the server's time.
+func (k *Keys) Now(ctx context.Context) (time.Time, error) {
+	at := int64(0)
+	err := k.pool.QueryRow(ctx, `SELECT `+now).Scan(&at)
+	return moment(at), err
+}
+
 // Sweep deletes at most limit records that are over at now. Two sweepers do not
 // wait for each other.
 func (k *Keys) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
