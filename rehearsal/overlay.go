@@ -31,6 +31,7 @@ type Base interface {
 	store.Rivals
 	store.Items
 	store.Doubts
+	store.Limits
 	host.Names
 }
 

@@ -104,7 +104,7 @@ web/internal/...        main   internal/npm
 docs                    timed
 
 rehearsal               clock  . law/lifecycle law/policy law/schedule connector engine host script/sandbox store store/memory
-rehearsal/plan          clock  . law/budget law/canonical law/grant law/policy law/trace connector host script/sandbox rehearsal
+rehearsal/plan          clock  . law/breaker law/budget law/canonical law/grant law/limit law/policy law/trace connector host script/sandbox rehearsal
 rehearsal/replay        clock  . law/lifecycle law/policy law/trace connector engine rehearsal store store/memory
 rehearsal/compare       clock  . law/canonical law/ledger law/policy connector engine rehearsal/replay store
 rehearsal/scripttest    clock  . law/given law/ledger law/policy law/trace connector host script/sandbox store rehearsal internal/regular

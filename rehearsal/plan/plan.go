@@ -213,7 +213,11 @@ func Make(ctx context.Context, cfg Config) (*Plan, error) {
 			return nil, fmt.Errorf("plan %s: %w", w.Name, err)
 		}
 	}
-	return p, nil
+	now := cfg.Now
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return p, p.held(ctx, cfg.Base, now)
 }
 
 // add plans one workflow.
