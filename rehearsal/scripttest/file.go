@@ -280,8 +280,8 @@ func (t Test) validate() error {
 
 // validateStart reports the first thing that is wrong with what is there when the test begins.
 func (t Test) validateStart() error {
-	if t.Runs < 0 {
-		return fmt.Errorf("runs = %d: want 1 or more", t.Runs)
+	if t.Runs < 0 || t.Runs > MaxWorks {
+		return fmt.Errorf("runs = %d: want 1 to %d", t.Runs, MaxWorks)
 	}
 	if t.KV != nil && t.Handler == "" {
 		return errors.New("kv: name the handler whose checkpoint it is: handler = \"…\"")

@@ -57,6 +57,9 @@ func Run(ctx context.Context, cfg Config, t Test) (Verdict, error) {
 // MaxRuns is how many runs a test has at most, attempts included, if it does not say for how many it waits (law: bounded).
 const MaxRuns = 1000
 
+// MaxWorks is for how many runs a test can wait (law: bounded): a model may have written it.
+const MaxWorks = 10_000
+
 // maxRuns returns after how many runs the test has no end. A run may have attempts.
 func (t Test) maxRuns() int { return max(MaxRuns, 10*t.Runs) }
 

@@ -257,6 +257,7 @@ func TestParse(t *testing.T) {
 		{"[[test]]\nname='a'\n[[test.answer]]\ntool='a.b'\nsays='maybe'", `says "maybe"`},
 		{"[[test]]\nname='a'\n[[test.answer]]\ntool='a.b'\nsays='lost'\nresult=1", "lost has no result"},
 		{"[[test]]\nname='a'\n[[test.read]]\ntool='a.b'\nerror={class='odd'}", `class "odd": want one of transient`},
+		{"[[test]]\nname='a'\nruns=10001", "runs = 10001: want 1 to 10000"},
 		{"[[test]]\nname='a'\n[test.expect]\ncalls=[{tol='x'}]", `expect.calls: unknown key "tol"`},
 	} {
 		if _, err := scripttest.Parse([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
