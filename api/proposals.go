@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -226,48 +228,114 @@ func repairOf(ctx context.Context, s proposalsStore, r keep.Repair, version *kee
 	return out, err
 }
 
-// ListProposals returns the proposals of a workflow, or of all if w is empty, newest first, without what only the
-// show of one has.
-func ListProposals(ctx context.Context, s proposalsStore, w keep.WorkflowName) ([]Proposal, error) {
-	versions, err := s.Proposals(ctx, w)
+// ListProposals returns a page of the proposals that q selects, newest first, without what only the show of one has, and the
+// cursor of the next page. What became of a proposal is read for those alone that may be on the page.
+func ListProposals(ctx context.Context, s proposalsStore, q ProposalQuery, p keep.Page) (page []Proposal, next string, err error) {
+	list, err := proposed(ctx, s, q)
+	if err != nil {
+		return nil, "", err
+	}
+	if p.After != "" {
+		after, err := parseProposed(p.After)
+		if err != nil {
+			return nil, "", err
+		}
+		list = list[sort.Search(len(list), func(i int) bool { return after.compare(list[i]) < 0 }):]
+	}
+	other := func(is ProposalState) bool { return q.Status != "" && is != "" && is != q.Status }
+	for i, row := range list {
+		if other(row.state) {
+			continue
+		}
+		one, err := row.read()
+		if err != nil {
+			return nil, "", err
+		}
+		if other(one.State) {
+			continue
+		}
+		if page = append(page, one); len(page) == p.Size() && i < len(list)-1 {
+			return page, row.cursor(), nil
+		}
+	}
+	return page, "", nil
+}
+
+// A proposedRow is a proposal of which is not read yet what became of it.
+type proposedRow struct {
+	at    int64 // when it was made, in milliseconds
+	id    string
+	state ProposalState // empty: read tells
+	read  func() (Proposal, error)
+}
+
+// compare orders rows as lists have them: the newest first.
+func (r proposedRow) compare(o proposedRow) int {
+	return cmp.Or(cmp.Compare(o.at, r.at), cmp.Compare(o.id, r.id))
+}
+
+func (r proposedRow) cursor() string { return fmt.Sprintf("%d.%s", r.at, r.id) }
+
+func parseProposed(cursor string) (r proposedRow, err error) {
+	at, id, _ := strings.Cut(cursor, ".")
+	if r.at, err = strconv.ParseInt(at, 10, 64); err != nil || id == "" {
+		return r, fmt.Errorf("list proposals after %q: %w", cursor, keep.ErrBadCursor)
+	}
+	r.id = id
+	return r, nil
+}
+
+// proposed returns the proposals of a workflow and an origin, as far as q names them, newest first.
+func proposed(ctx context.Context, s proposalsStore, q ProposalQuery) ([]proposedRow, error) {
+	versions, err := s.Proposals(ctx, q.Workflow)
 	if err != nil {
 		return nil, err
 	}
-	repairs, err := s.Repairs(ctx, w, time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Proposal, 0, len(versions)+len(repairs))
+	var list []proposedRow
 	of := make(map[string]*keep.Proposal)
 	for i, p := range versions {
 		if p.IsRepair() {
 			of[p.By] = &versions[i]
-			continue
+		} else if q.Origin == "" || p.Origin() == q.Origin {
+			list = append(list, proposedRow{p.CreatedAt.UnixMilli(), proposalID(p), versionStates[p.State], func() (Proposal, error) { return proposalOf(ctx, s, p) }})
 		}
-		one, err := proposalOf(ctx, s, p)
+	}
+	if q.Origin == "" || q.Origin == keep.OriginRepair {
+		repairs, err := s.Repairs(ctx, q.Workflow, time.Time{})
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, one)
-	}
-	current := make(map[keep.WorkflowName]keep.Version)
-	for _, r := range repairs {
-		if _, read := current[r.Workflow]; !read {
-			w, err := s.Workflow(ctx, r.Workflow)
-			if err != nil {
-				return nil, err
-			}
-			current[r.Workflow] = w.Version
+		current := currentVersions(ctx, s)
+		for _, r := range repairs {
+			list = append(list, proposedRow{r.CreatedAt.UnixMilli(), r.ID, "", func() (Proposal, error) {
+				is, err := current(r.Workflow)
+				if err != nil {
+					return Proposal{}, err
+				}
+				one, err := repairOf(ctx, s, r, of[r.ID], is)
+				one.Source = ""
+				return one, err
+			}})
 		}
-		one, err := repairOf(ctx, s, r, of[r.ID], current[r.Workflow])
-		if err != nil {
-			return nil, err
-		}
-		one.Source = ""
-		out = append(out, one)
 	}
-	slices.SortStableFunc(out, func(a, b Proposal) int { return time.Time(b.CreatedAt).Compare(time.Time(a.CreatedAt)) })
-	return out, nil
+	slices.SortFunc(list, proposedRow.compare)
+	return list, nil
+}
+
+// currentVersions returns what reads the current version of a workflow, once.
+func currentVersions(ctx context.Context, s store.Workflows) func(keep.WorkflowName) (keep.Version, error) {
+	known := make(map[keep.WorkflowName]keep.Version)
+	return func(name keep.WorkflowName) (keep.Version, error) {
+		v, read := known[name]
+		if read {
+			return v, nil
+		}
+		w, err := s.Workflow(ctx, name)
+		if err == nil {
+			known[name] = w.Version
+		}
+		return w.Version, err
+	}
 }
 
 // ShowProposal returns one proposal, with its script and what differs. The id is that of a repair, or
@@ -359,11 +427,11 @@ func (out *Proposal) differ(ctx context.Context, s proposalsStore, base keep.Ver
 
 // readProposals registers what shows proposals.
 func (s *Server) readProposals() {
-	get(s, "/proposals", "list-proposals", "Versions that a repair, a model, an agent or an author without the right to decide wrote, newest first", func(ctx context.Context, in *ProposalQuery) (Page[Proposal], error) {
-		all, err := ListProposals(ctx, s.cfg.Store, in.Workflow)
-		return paged(slices.DeleteFunc(all, func(p Proposal) bool {
-			return in.Origin != "" && p.Origin != in.Origin || in.Status != "" && p.State != in.Status
-		}), "", err)
+	get(s, "/proposals", "list-proposals", "Versions that a repair, a model, an agent or an author without the right to decide wrote, newest first", func(ctx context.Context, in *struct {
+		ProposalQuery
+		Paging
+	}) (Page[Proposal], error) {
+		return paged(ListProposals(ctx, s.cfg.Store, in.ProposalQuery, in.page()))
 	})
 	get(s, "/proposals/{proposal}", "show-proposal", "One proposal, with its script", func(ctx context.Context, in *struct {
 		Proposal string `path:"proposal"`
@@ -379,9 +447,9 @@ type ProposalQuery struct {
 	Status   ProposalState     `query:"status" enum:"judging,waiting,active,rejected,superseded,spent"`
 }
 
-// Proposals returns the proposals that a query selects, newest first.
-func (c *Client) Proposals(ctx context.Context, q ProposalQuery) ([]Proposal, error) {
-	return readAll[Proposal](ctx, c, q, "proposals")
+// Proposals returns a page of the proposals that a query selects, newest first.
+func (c *Client) Proposals(ctx context.Context, q ProposalQuery, p Paging) (Page[Proposal], error) {
+	return read[Page[Proposal]](ctx, c, queries{q, p}, "proposals")
 }
 
 // Proposal returns one proposal, with its script.

@@ -1,7 +1,11 @@
 package api_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/keep-run/keep"
@@ -106,5 +110,41 @@ func TestProposalRoles(t *testing.T) {
 			}
 			w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"`+version+`"`)
 		}
+	}
+}
+
+// A page of proposals has as many as were asked for, and the pages have each of them once.
+func TestPagesOfProposals(t *testing.T) {
+	w := newWorld(t, nil)
+	var want []string
+	for i := range 7 {
+		r := w.failing(fmt.Sprintf("a.js:%d", i))
+		if want = append(want, r.ID); i == 0 {
+			w.proposes(r)
+		}
+	}
+	slices.SortFunc(want, func(a, b string) int { return strings.Compare(b, a) }) // made at one time
+	for _, query := range []string{"", "&workflow=invoices", "&origin=repair"} {
+		var got []string
+		for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+			a := w.ask("ann viewer", "GET", api.Prefix+"/proposals?limit=3"+query+"&cursor="+cursor, "")
+			var p api.Page[api.Proposal]
+			if err := json.Unmarshal([]byte(a.Body), &p); err != nil || len(p.Items) > 3 || pages > 3 {
+				t.Fatalf("page %d has %d proposals, %v", pages, len(p.Items), err)
+			}
+			for _, one := range p.Items {
+				got = append(got, one.ID)
+			}
+			if cursor = ""; p.Next != nil {
+				cursor = *p.Next
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/proposals?status=waiting&limit=3", "").want(t, 200, `"state":"waiting"`, `"next":null`)
+	for _, cursor := range []string{"x", "1", "1."} {
+		w.ask("ann viewer", "GET", api.Prefix+"/proposals?cursor="+cursor, "").want(t, 400, "/bad-cursor")
 	}
 }

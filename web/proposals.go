@@ -15,7 +15,7 @@ import (
 // proposalsData is what was proposed, newest first.
 type proposalsData struct {
 	Proposals []proposalRow
-	More      int // that are not shown
+	More      bool // older ones are not shown
 }
 
 // A proposalRow is a proposal as a page has it.
@@ -48,16 +48,11 @@ func proposalRowOf(p api.Proposal) proposalRow {
 func (s *site) proposals(r *http.Request) (page, error) {
 	p := page{Title: "Proposals", Section: "workflows", Watch: []feed.Kind{feed.Run, feed.Escalation, feed.Workflow}}
 	q := r.URL.Query()
-	all, err := api.ListProposals(r.Context(), s.cfg.Store, keep.WorkflowName(q.Get("workflow")))
-	var d proposalsData
-	for _, one := range all {
-		switch origin := keep.Origin(q.Get("origin")); {
-		case origin != "" && one.Origin != origin:
-		case len(d.Proposals) == maxShown:
-			d.More++
-		default:
-			d.Proposals = append(d.Proposals, proposalRowOf(one))
-		}
+	list, next, err := api.ListProposals(r.Context(), s.cfg.Store,
+		api.ProposalQuery{Workflow: keep.WorkflowName(q.Get("workflow")), Origin: keep.Origin(q.Get("origin"))}, keep.Page{Limit: maxShown})
+	d := proposalsData{More: next != ""}
+	for _, one := range list {
+		d.Proposals = append(d.Proposals, proposalRowOf(one))
 	}
 	p.Data = d
 	return p, err

@@ -42,8 +42,7 @@ func (a *app) proposalsOf(use string, origin keep.Origin, short, long string) *c
 			statuses: words(api.ProposalStates()),
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Proposal], error) {
 				query.Workflow, query.Status = keep.WorkflowName(f.workflow), api.ProposalState(f.status)
-				all, err := c.Proposals(ctx, query)
-				return inMemory(all, p, func(r api.Proposal) string { return r.ID }, err)
+				return c.Proposals(ctx, query, p)
 			},
 			row: func(p api.Proposal) []string {
 				return []string{p.ID, string(p.Workflow), string(p.Origin), terminal.OrDash(p.BaseVersion), terminal.OrDash(p.Version), string(p.State),
@@ -62,8 +61,8 @@ func (a *app) proposalsOf(use string, origin keep.Origin, short, long string) *c
 	show := showCmd(a, "show ID", "Show one: what was tried, what its version changes, and what it would have done otherwise", 1,
 		func(ctx context.Context, c *api.Client, args []string) (api.Proposal, error) {
 			return orNewest(args[0], func() (api.Proposal, error) { return c.Judged(ctx, args[0]) }, func() (api.Proposal, error) {
-				all, err := c.Proposals(ctx, api.ProposalQuery{Origin: origin})
-				newest, err := firstOf("proposal", api.Page[api.Proposal]{Items: all}, err)
+				page, err := c.Proposals(ctx, api.ProposalQuery{Origin: origin}, api.Paging{Limit: 1})
+				newest, err := firstOf("proposal", page, err)
 				if err != nil {
 					return newest, err
 				}

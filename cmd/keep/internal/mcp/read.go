@@ -87,8 +87,7 @@ func (s *server) page(ctx context.Context, c *api.Client, in listParams, p api.P
 		list, err := c.Topics(ctx, w)
 		return part(p, list, err)
 	case "proposals":
-		list, err := c.Proposals(ctx, api.ProposalQuery{Workflow: w, Status: api.ProposalState(in.Status)})
-		return part(p, list, err)
+		return c.Proposals(ctx, api.ProposalQuery{Workflow: w, Status: api.ProposalState(in.Status)}, p)
 	}
 	return nil, fmt.Errorf("what is one of %s", strings.Join(listed, ", "))
 }
