@@ -269,6 +269,8 @@ func TestWitnessed(t *testing.T) {
 		{"fields", 200, `{"data":[{"email":"Ada@X","n":17}]}`, connector.Retry},
 		{"fields", 200, `{"data":[{"email":"ada@x","n":"17"}]}`, connector.Retry},
 		{"fields", 200, `{"data":[{"email":"ada@x","n":"17.0"}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"ada&#64;x","n":17}]}`, connector.Retry},
+		{"fields", 200, `{"data":[{"email":"\uff41da@x","n":17}]}`, connector.Retry},
 		{"fields", 200, `{"data":[{"email":"ada@x","n":18}]}`, connector.Absent},
 		{"fields", 200, `{"data":[{"email":"bob@x","n":17}]}`, connector.Absent},
 		// entries that show nothing of a param by which ours would be recognised
@@ -282,6 +284,7 @@ func TestWitnessed(t *testing.T) {
 		{"state", 200, `{"data":[{"ref":"tok-2","state":"paid"}]}`, connector.Absent},
 		{"comments", 200, `[{"body":"x KEEP:TOK-1"}]`, connector.Retry},
 		{"comments", 200, `[{"body":"xkeep:tok-1"}]`, connector.Retry},
+		{"comments", 200, `[{"body":"keep&#58;tok-1"}]`, connector.Retry},
 		{"comments", 200, `[{"body":"keep:tok-2"}]`, connector.Absent},
 		{"marker", 200, `[{"body":"hello\n<!-- keep:tok-1 -->"}]`, connector.Happened},
 		{"marker", 200, `[{"body":"hello\n<!-- keep:tok-12 -->"}]`, connector.Retry},

@@ -108,19 +108,19 @@ func (l *lookup) sent(mut question) []sent {
 	return out
 }
 
-// resembles reports whether a record, which does not prove the effect, has all that was sent, in another spelling:
-// services change case, white space, times, and numbers into texts. Nothing shows then that it is another's.
+// resembles reports whether a record, which does not prove the effect, has all that was sent as services change it: see jsonval.Alike.
+// Nothing shows then that it is another's.
 func resembles(record json.RawMessage, all []sent) bool {
 	return !slices.ContainsFunc(all, func(s sent) bool {
 		got := fieldOf(record, s.field)
 		if s.marker != "" {
 			return !mentions(got, s.marker)
 		}
-		return len(got) == 0 || !jsonval.Alike(got, s.value)
+		return !jsonval.Alike(got, s.value)
 	})
 }
 
-// mentions reports whether a text, or one of a list, has a marker in any case, also as a part of a word.
+// mentions reports whether a text, or one of a list, has a marker in any spelling, also as a part of a word.
 func mentions(field json.RawMessage, marker string) bool {
 	list, ok := elements(field)
 	if !ok {
@@ -128,6 +128,6 @@ func mentions(field json.RawMessage, marker string) bool {
 	}
 	return slices.ContainsFunc(list, func(e json.RawMessage) bool {
 		var text string
-		return json.Unmarshal(e, &text) == nil && strings.Contains(strings.ToLower(text), strings.ToLower(marker))
+		return json.Unmarshal(e, &text) == nil && strings.Contains(jsonval.Spelled(text), jsonval.Spelled(marker))
 	})
 }

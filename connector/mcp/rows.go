@@ -141,7 +141,7 @@ func (l *Lookup) denied(body json.RawMessage, rows []json.RawMessage, m keep.Mut
 	return "", ""
 }
 
-// resembles reports whether a row that is not of the call m may be all the same: servers change case, white space, times, and numbers into texts.
+// resembles reports whether a row that is not of the call m may be all the same, as servers change what they were sent: see jsonval.Alike.
 func (l *Lookup) resembles(row json.RawMessage, m keep.Mutation) bool {
 	if len(l.Match) == 0 {
 		return m.Token != "" && strings.Contains(strings.ToLower(string(row)), strings.ToLower(m.Token))
@@ -149,7 +149,7 @@ func (l *Lookup) resembles(row json.RawMessage, m keep.Mutation) bool {
 	fields, err := jsonval.Fields(row)
 	sent, err2 := jsonval.Fields(m.Payload)
 	return err == nil && err2 == nil && !slices.ContainsFunc(l.Match, func(name string) bool {
-		return sent[name] == nil || fields[name] == nil || !jsonval.Alike(fields[name], sent[name])
+		return sent[name] == nil || !jsonval.Alike(fields[name], sent[name])
 	})
 }
 

@@ -208,6 +208,18 @@ var edgesBreaks = []Break{
 		`return l.complete && s.part == "" && `, `return l.complete && `, "./connector/httpapi -run TestWitnessed|TestAShortPageThatSaysMore"},
 	{"entry-in-another-spelling-is-another", "once", "connector/httpapi/evidence.go",
 		`&& !s.near && (`, `&& (`, "./connector/httpapi -run TestWitnessed"},
+	{"letter-in-another-form-is-another", "once", "connector/internal/jsonval/alike.go",
+		`strings.Fields(norm.NFKC.String(cases.Fold().String(norm.NFKC.String(s))))`, `strings.Fields(cases.Fold().String(string(norm.NFC.Bytes([]byte{}))+s))`, "./connector/internal/jsonval -run TestAlike"},
+	{"escaped-text-is-another", "once", "connector/internal/jsonval/alike.go",
+		`}, html.UnescapeString(s))`, `}, s+html.UnescapeString(""))`, "./connector/httpapi -run TestWitnessed"},
+	{"text-that-was-cut-is-another", "once", "connector/internal/jsonval/alike.go",
+		`(marked || utf8.RuneCountInString(start) >= shortestCut)`, `(marked && utf8.RuneCountInString(start) >= shortestCut)`, "./connector/internal/jsonval -run TestAlike"},
+	{"number-that-was-rounded-is-another", "once", "connector/internal/jsonval/alike.go",
+		`return errX == nil && errY == nil && y != math.Trunc(y) &&`, `return errX == nil && errY == nil && y == math.Trunc(y) &&`, "./connector/internal/jsonval -run TestAlike"},
+	{"empty-value-that-is-left-out-is-another", "once", "connector/internal/jsonval/alike.go",
+		`		return isEmpty(want)
+`, `		return want == nil
+`, "./connector/internal/jsonval -run TestAlike"},
 	{"file-that-was-taken-away-was-never-made", "doubt-is-not-failure", "connector/files/append.go",
 		`if errors.Is(err, fs.ErrNotExist) { // it was there`, `if errors.Is(err, fs.ErrNotExist) && r.Offset == 0 {
 		return []byte{}, nil
