@@ -16,7 +16,7 @@ func (r *reconciler) Count(ctx context.Context, mut keep.Mutation) (int, error) 
 	if r.lookup == nil {
 		return 0, errors.ErrUnsupported
 	}
-	q := questionOf(ctx, mut)
+	q := questionOfNow(ctx, mut)
 	target, err := r.lookup.request(r.service, q)
 	if err != nil {
 		return 0, r.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)

@@ -59,6 +59,8 @@
 // is read twice: an entry that is deleted between two pages may shift ours onto one
 // that was read already, also where a cursor is made of a number of entries.
 //
+// What a cache answers for the service is of before the question, and shows no absence: see cached.go.
+//
 // A resend is trusted for as long as the service keeps keys, which is key_lasts,
 // 24 hours if not given. Later the lookup is asked if there is one, otherwise
 // nobody is: a forgotten key would make a second effect. Only a success, or a

@@ -32,7 +32,7 @@ func Judge(t connector.Tool, status int, kind, body string, m keep.Mutation) con
 	if !ok || r.lookup == nil {
 		return connector.Answer{}
 	}
-	r.lookup.request(r.service, question{m, m.CreatedAt})
+	r.lookup.request(r.service, question{Mutation: m, recorded: m.CreatedAt})
 	a := answer{status: status, header: http.Header{"Content-Type": {kind}}, body: []byte(body)}
 	if kind == "" {
 		a.header.Set("Content-Type", "application/json")
@@ -40,7 +40,7 @@ func Judge(t connector.Tool, status int, kind, body string, m keep.Mutation) con
 	if !r.lookup.answers(a) {
 		return retry(": " + http.StatusText(status))
 	}
-	return r.lookup.judge(a, question{m, m.CreatedAt})
+	return r.lookup.judge(a, question{Mutation: m, recorded: m.CreatedAt})
 }
 
 // NextLink returns the target of the next link in lines of the header Link.

@@ -93,11 +93,19 @@ const clockSkew = time.Minute
 type question struct {
 	keep.Mutation           // CreatedAt is by the clock of this machine
 	recorded      time.Time // by that of the records, as the call had it
+	now           bool      // no cache may answer it: it is asked to see what the service shows now
 }
 
 // questionOf returns the question of a Reconciler.
 func questionOf(ctx context.Context, mut keep.Mutation) question {
-	return question{mut, connector.Recorded(ctx, mut)}
+	return question{Mutation: mut, recorded: connector.Recorded(ctx, mut)}
+}
+
+// questionOfNow returns the question what the service shows of a call at this moment.
+func questionOfNow(ctx context.Context, mut keep.Mutation) question {
+	q := questionOf(ctx, mut)
+	q.now = true
+	return q
 }
 
 // values is what the templates of a lookup are filled with.
@@ -141,7 +149,7 @@ func (r *reconciler) Control(ctx context.Context, known keep.Mutation) (bool, er
 	if r.lookup == nil {
 		return false, nil
 	}
-	a, err := r.look(ctx, questionOf(ctx, known))
+	a, err := r.look(ctx, questionOfNow(ctx, known))
 	return a.Verdict == connector.Happened, err
 }
 
@@ -227,7 +235,7 @@ func (m *mutator) lookOnce(ctx context.Context, mut question) (connector.Answer,
 	if err != nil {
 		return connector.Answer{}, 0, err
 	}
-	answer := m.lookup.judge(a, mut)
+	answer := a.fresh(m.lookup.judge(a, mut))
 	answer.Detail = seen + answer.Detail
 	answer.Result = m.service.hide.JSON(answer.Result)
 	return answer, a.behind, nil
@@ -248,6 +256,7 @@ func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mu
 	if err != nil {
 		return answer{}, "", m.failf(keep.ClassLogic, "bad-params", "reconcile: %v", err)
 	}
+	uncached(req)
 	resp, u, err := m.service.exchange(ctx, m.service.reads, req)
 	if err != nil {
 		return answer{}, "", m.unanswered(ctx, err, "reconcile: ")
@@ -261,7 +270,7 @@ func (m *mutator) lookAt(ctx context.Context, target string, more url.Values, mu
 	if !m.lookup.answers(a) {
 		return a, seen, m.refused(a, verdict{class: readClass(a.status)})
 	}
-	return a, seen, nil
+	return a, seen, m.ofNow(a, mut)
 }
 
 // body returns the body of a request of the lookup; nil: it has none. More is added to it.
@@ -351,7 +360,7 @@ func (m *mutator) readThrough(ctx context.Context, target string, mut question) 
 		if !a.isJSON() || err != nil || !slices.Contains(m.lookup.applied, a.status) {
 			return a, nil, keep.Failf(keep.ClassTransient, "odd-page", "%s, but without a page that can be read", r.seen)
 		}
-		failed = cmp.Or(failed, failure(body))
+		failed = cmp.Or(failed, failure(body), a.cached())
 		list.part = cmp.Or(failed, m.lookup.pages.continues(a, body)) // the last page says whether there is more
 		return a, body, nil
 	}

@@ -171,15 +171,21 @@ func (r *reconciler) lookForStart(ctx context.Context, mut keep.Mutation) (conne
 	if err != nil {
 		return connector.Answer{}, r.failf(keep.ClassLogic, "bad-params", "start.gone: %v", err)
 	}
-	resp, _, err := r.service.exchange(ctx, r.service.reads, req)
+	uncached(req)
+	resp, u, err := r.service.exchange(ctx, r.service.reads, req)
 	if err != nil {
 		return connector.Answer{}, r.unanswered(ctx, err, "start.gone: ")
 	}
 	a := read(resp)
+	a.used = u
 	seen := fmt.Sprintf("GET %s answered %d %s", r.start.gone, a.status, http.StatusText(a.status))
 	switch {
+	case a.cached() != "":
+		return retry(seen + ", but " + a.cached()), nil
 	case a.ok() && a.isJSON() && holds(bytes.TrimSpace(a.body), host[startParam], false):
 		return connector.Answer{Verdict: connector.Absent, Detail: seen + ": what was made for the call is still there, unused"}, nil
+	case !a.ok() && !slices.Contains(r.start.absent, a.status):
+		return connector.Answer{}, r.refused(a, verdict{class: readClass(a.status)})
 	case !r.start.isAbsent(a):
 		return retry(seen), nil
 	case r.lookup == nil:

@@ -2,9 +2,11 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 )
 
@@ -43,19 +45,26 @@ start = { path = "/drafts", id = "$.id", gone_means = "applied", gone = { path =
 		status int
 		body   string
 		want   connector.Verdict
+		code   string // of the failure
 	}{
-		{404, `{"error":"no_such_draft"}`, connector.Happened},
-		{200, `{"id":"d-7"}`, connector.Absent},
-		{404, `{"error":"no_such_route"}`, connector.Retry},
-		{404, `<html>`, connector.Retry},
-		{200, `{"id":"d-8"}`, connector.Retry},
-		{200, `{}`, connector.Retry},
-		{410, `{"error":"no_such_draft"}`, connector.Retry}, // a status that is not named
-		{503, ``, connector.Retry},
+		{404, `{"error":"no_such_draft"}`, connector.Happened, ""},
+		{200, `{"id":"d-7"}`, connector.Absent, ""},
+		{404, `{"error":"no_such_route"}`, connector.Retry, ""},
+		{404, `<html>`, connector.Retry, ""},
+		{200, `{"id":"d-8"}`, connector.Retry, ""},
+		{200, `{}`, connector.Retry, ""},
+		{410, `{"error":"no_such_draft"}`, "", "http-410"}, // a status that is not named
+		{503, ``, "", "http-503"},
+		{401, `{}`, "", keep.CodeUnauthenticated}, // a person is asked for the credential, and not whether the call was made
+		{403, `{}`, "", keep.CodeForbidden},
 	} {
 		answer.status, answer.body = c.status, c.body
 		a, err := tool(t, conn, "send").(connector.Reconciler).Reconcile(t.Context(), m)
-		if err != nil || a.Verdict != c.want || (a.Verdict == connector.Happened) != (a.Receipt.Warning != "") || a.Result != nil {
+		code := ""
+		if f, ok := errors.AsType[*keep.Failure](err); ok {
+			code = f.Code
+		}
+		if code != c.code || a.Verdict != c.want || (a.Verdict == connector.Happened) != (a.Receipt.Warning != "") || a.Result != nil {
 			t.Errorf("%d %s: %q %q, %v; want %q", c.status, c.body, a.Verdict, a.Receipt.Warning, err, c.want)
 		}
 	}
