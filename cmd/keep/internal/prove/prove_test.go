@@ -111,6 +111,8 @@ func TestKeyIsNotBelieved(t *testing.T) {
 			}
 			return 0, fmt.Errorf("the lookup is down")
 		}}},
+		// its clock, which has no seconds, moved on before the call under another key, and stood still otherwise
+		"its answers show the minute":                      &keyless{answer: func(n int) string { return fmt.Sprintf(`{"ok":true,"at":"12:%02d"}`, min(n/4, 1)) }},
 		"its answers show the key":                         echoing{&keyless{}, func(key string) string { return key }},
 		"its answers show the key in capitals":             echoing{&keyless{}, strings.ToUpper},
 		"its answers show the key in base64":               echoing{&keyless{}, func(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }},
