@@ -87,7 +87,7 @@ type Account struct {
 	Status     AccountStatus
 	ExpiresAt  time.Time     // of the access token; zero: it is not known to expire
 	Lifetime   time.Duration // of the access token when it was made; zero: not known
-	Error      string        // why it needs a person, or since when renewing fails; empty: neither
+	Error      string        // why it needs a person, or since when renewing fails; of one that was revoked, why its service takes it still, or may; empty: none of these
 
 	ConnectedBy   string
 	ConnectedAt   time.Time

@@ -99,7 +99,7 @@ type Account struct {
 	LastRefreshAt *Time               `json:"last_refresh_at"`
 	LastUsedAt    *Time               `json:"last_used_at" doc:"when the service accepted it last, to a minute"`
 	Workflows     []keep.WorkflowName `json:"workflows" doc:"those that may call a tool of its connections, or have made changes there"`
-	Error         *string             `json:"error" doc:"why it needs a person, or since when renewing fails"`
+	Error         *string             `json:"error" doc:"why it needs a person, or since when renewing fails; of one that was revoked, why its service takes it still, or may"`
 }
 
 // AccountDetail is an account with its requests for new tokens.

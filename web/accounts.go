@@ -162,8 +162,11 @@ func (s *site) doAccount(r *http.Request) (to, did string, err error) {
 	if p, err = s.account(r); err != nil {
 		return "", "", err
 	}
-	if now := p.Data.(accountRow); did == "account-renewed" && now.Status == keep.AccountNeedsReconnect {
+	switch now := p.Data.(accountRow); {
+	case did == "account-renewed" && now.Status == keep.AccountNeedsReconnect:
 		did = "" // the page says what it needs
+	case did == "account-revoked" && now.Why != "":
+		did = "account-forgotten"
 	}
 	return a.Link(), did, nil
 }

@@ -52,6 +52,9 @@ func (s *shelf) Revoke(_ context.Context, name string, of time.Time) error {
 		}
 		if s.list[i].Name == name {
 			s.list[i].Status, s.list[i].Error = keep.AccountRevoked, nil
+			if why := "the service was not told"; s.list[i].Style != "oauth2" {
+				s.list[i].Error = &why
+			}
 		}
 	}
 	return nil
@@ -111,6 +114,11 @@ func TestConnectNamesWhatIsUsed(t *testing.T) {
 	}
 	root.get("/accounts/work-mail").want(t, 200, "/accounts/work-mail/renew")
 	root.post("/accounts/shop/test").want(t, 400, "&lt;b&gt;401", `<a href="/accounts/shop">Show it</a>`)
+	shop.want(t, 200, "The service cannot be told: end the key in its settings.")
+	forgotten := root.post("/accounts/shop/revoke", formOf(t, shop.body)...)
+	if forgotten.want(t, 200, "It was revoked here.", "the service was not told", "The service was not told: what it takes still stands below."); strings.Contains(forgotten.body, "the service was told") {
+		t.Error("of a key the page says that the service was told that it ends")
+	}
 }
 
 // In a browser, by day and by night and on a phone: an admin revokes an account, with a

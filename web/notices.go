@@ -29,6 +29,7 @@ var notices = map[string]string{
 	"account-connected": "Connected. What waited for the account continues.",
 	"account-renewed":   "The account has new tokens.",
 	"account-revoked":   "Revoked: the service was told, and nothing of the account is kept here.",
+	"account-forgotten": "Nothing of the account is kept here. The service was not told: what it takes still stands below.",
 	"secret-set":        "Set. Calls use it within a second.",
 	"secret-stored":     "Stored. Calls do not use it: another place has one, which counts before the database.",
 	"secret-removed":    "The secret is removed.",

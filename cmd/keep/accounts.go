@@ -361,13 +361,21 @@ func (a *app) accountsCmd() *cobra.Command {
 			if !yes {
 				return exit.Misusef("workflows that use %s will stop; to revoke it: keep accounts revoke %s --yes", name, name)
 			}
-			if _, err := m.Revoke(ctx, name, time.Time{}); err != nil {
+			done, err := m.Revoke(ctx, name, time.Time{})
+			switch {
+			case err != nil:
 				return err
+			case done.Error != "":
+				fmt.Fprintf(a.Err, "Account %s is forgotten here; %s.\n", name, done.Error)
+			default:
+				fmt.Fprintf(a.Err, "Account %s is revoked.\n", name)
 			}
-			fmt.Fprintf(a.Err, "Account %s is revoked.\n", name)
 			return nil
 		})
 	})
+	revoke.Long = `Revoke tells the service that the tokens of an account are not wanted any more, and
+forgets them here. A service cannot be told that of a key which was typed: it is
+forgotten here alone, and is good until it is ended in the settings of the service.`
 	revoke.Flags().BoolVar(&yes, "yes", false, "do it")
 	rekey := &cobra.Command{Use: "rekey", Short: "Seal all accounts and secrets with a new key", Args: cobra.NoArgs,
 		Long: `Rekey makes a new key beside keep.key, seals everything with it, and puts it in the

@@ -541,6 +541,29 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
+// The service is not told that a key is no longer wanted: it has no way for that. Who revokes one is not left to think that it is.
+func TestRevokeAKey(t *testing.T) {
+	w := newWorld(t)
+	m := w.host("h")
+	if _, err := m.Connect(t.Context(), keep.Account{Name: "shop", Pack: "shop", Style: "bearer", ConnectedBy: "ada"}, seal.Content{Value: "sk_live_0123456789"}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := m.Revoke(t.Context(), "shop", time.Time{})
+	if err != nil || a.Status != keep.AccountRevoked || !strings.Contains(a.Error, "the service was not told") {
+		t.Errorf("%s, %q, %v", a.Status, a.Error, err)
+	}
+	if kept, err := m.Account(t.Context(), "shop"); err != nil || kept.Error != a.Error {
+		t.Errorf("on record is %q, %v", kept.Error, err)
+	}
+	if a, err = m.Connect(t.Context(), keep.Account{Name: "shop", Pack: "shop", Style: "bearer", ConnectedBy: "ada"}, seal.Content{Value: "sk_live_1"}); err != nil || a.Error != "" {
+		t.Errorf("connected again: %q, %v", a.Error, err)
+	}
+	w.connect(m, time.Hour)
+	if a, err := m.Revoke(t.Context(), "mail", time.Time{}); err != nil || a.Error != "" {
+		t.Errorf("the service was told: %q, %v", a.Error, err)
+	}
+}
+
 // However a change of the key is killed, the keys that are there open everything, and
 // another one finishes it.
 func TestRekey(t *testing.T) {

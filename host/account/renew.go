@@ -390,10 +390,12 @@ func ContentOf(t oauth.Tokens) seal.Content {
 // Revoke tells the service that the tokens are no longer wanted, and forgets them. They are
 // forgotten here even if the error says that the service was not told. Tokens that
 // came meanwhile are named to the service, too: those that are forgotten. It is the account that a person connected at of; zero: the
-// one that is there. One that somebody connected in its place is left as it is, also meanwhile; the error is keep.ErrStale then.
+// one that is there. One that somebody connected in its place is left as it is, also meanwhile; the error is keep.ErrStale then. Error of
+// the account says why the service takes what was forgotten, or may: it has no way to be told of a key.
 func (m *Manager) Revoke(ctx context.Context, name string, of time.Time) (keep.Account, error) {
 	var told []byte // what is sealed of it
 	var untold []error
+	left := "" // what the service still takes
 	for {
 		a, err := m.row(ctx, keep.AccountConnected, name)
 		if err != nil || a.Status == keep.AccountRevoked {
@@ -405,18 +407,25 @@ func (m *Manager) Revoke(ctx context.Context, name string, of time.Time) (keep.A
 		if !a.ConnectedAt.Equal(of) {
 			return a, errors.Join(append(untold, fmt.Errorf("%s connected the account %s since, and it is not revoked: %w", a.ConnectedBy, name, keep.ErrStale))...)
 		}
-		if !law.Moved(a) && !bytes.Equal(told, a.Sealed) { // another place may use the tokens of one that moved
+		if law.Moved(a) {
+			left = leftMoved
+		} else if !bytes.Equal(told, a.Sealed) {
 			o, err := m.open(a)
 			if m.resealed(ctx, a, err) {
 				continue
 			}
+			left = leftKey
 			if err == nil && o.content.Access != "" && m.cfg.Clients != nil {
-				err = m.tell(ctx, a, o.content)
+				err, left = m.tell(ctx, a, o.content), ""
 			}
 			told = a.Sealed
 			untold = append(untold, err)
 		}
+		if errors.Join(untold...) != nil {
+			left = leftUnknown
+		}
 		next := law.Revoke(a)
+		next.Error = left
 		err = m.cfg.Store.PutAccounts(ctx, next)
 		if errors.Is(err, keep.ErrStale) {
 			continue
@@ -429,6 +438,13 @@ func (m *Manager) Revoke(ctx context.Context, name string, of time.Time) (keep.A
 		return next, unknown(name, untold)
 	}
 }
+
+// What a service still takes of an account that is forgotten here.
+const (
+	leftKey     = "the service was not told, and takes its key until that is ended in the settings of the service"
+	leftMoved   = "the service was not told, since another place may use its tokens"
+	leftUnknown = "whether the service revoked it is not known: look in its settings"
+)
 
 // unknown says of an account that is forgotten why the service may not know; nil: it was told.
 func unknown(name string, why []error) error {

@@ -2,6 +2,9 @@ package main
 
 // keysBreaks are about idempotency keys of HTTP.
 var keysBreaks = []Break{
+	{"key-that-is-forgotten-counts-as-revoked", "explained", "host/account/renew.go",
+		`			left = leftKey
+`, ``, "./host/account -run TestRevokeAKey"},
 	// HTTP idempotency.
 	{"guard-crash-frees-the-key", "once", "law/key/law.go",
 		`LeaseEnded: Unknown,`, `LeaseEnded: Released,`, "./law/key"},
@@ -455,7 +458,9 @@ var keysBreaks = []Break{
 	{"moved-account-is-used", "one-at-a-time", "host/account/export.go",
 		"	if err := m.cfg.Store.PutAccounts(ctx, moved); err != nil {\n\t\treturn err\n\t}\n\tmoved.Rev++", "", "./host/account -run TestMove"},
 	{"moved-account-is-revoked", "nothing-lost", "host/account/renew.go",
-		`if !law.Moved(a) && `, `if `, "./host/account -run TestMove"},
+		`		if law.Moved(a) {
+			left = leftMoved
+		} else if`, `		if`, "./host/account -run TestMove"},
 	{"browser-gets-the-key", "no-ambient-power", "cmd/keep/accounts.go",
 		`cmd.Env = config.Harmless(os.Environ())`, `_ = config.Harmless`, "./cmd/keep -run TestCanaryOfAccounts"},
 	{"imported-account-of-any-name", "bounded", "host/account/export.go",
