@@ -79,15 +79,15 @@ func (c *exchange) serve() {
 // taking the key, it executes the request as well, and the call is over.
 func (c *exchange) first() (rec key.Record, over bool) {
 	err := context.Cause(c.r.Context()) // a client that left already needs nothing
-	ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
-	defer done()
 	if err == nil {
-		err = c.g.follow(ctx)
+		err = c.g.follow(c.r.Context())
 	}
 	if taker, ok := c.g.store.(Taker); ok && err == nil {
 		return c.begin(key.Record{}, key.Begun, taker.Take)
 	}
 	if err == nil {
+		ctx, done := c.g.inTime(c.r.Context(), "read idempotency key")
+		defer done()
 		rec, err = c.read(ctx)
 	}
 	if err != nil {

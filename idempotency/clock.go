@@ -32,18 +32,18 @@ func newClock(s Store, local func() time.Time) *clock {
 	return &clock{store: shared, time: dbclock.New(local), asking: make(chan struct{}, 1)}
 }
 
+// follows reports whether the store was asked for its time less than a duration ago, or has none.
+func (c *clock) follows(every time.Duration) bool { return c.store == nil || c.time.Age() < every }
+
 // follow asks the store for its time, unless it was asked less than a duration ago. Without an error now is known.
 func (c *clock) follow(ctx context.Context, every time.Duration) error {
-	if c.store == nil || c.time.Age() < every {
-		return nil
-	}
 	select {
 	case c.asking <- struct{}{}:
 		defer func() { <-c.asking }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if c.time.Age() < every {
+	if c.follows(every) {
 		return nil
 	}
 	sent := c.time.Local()

@@ -78,7 +78,15 @@ func New(store Store, cfg Config) (*Guard, error) {
 }
 
 // follow makes sure that the clock of the guard is the store's.
-func (g *Guard) follow(ctx context.Context) error { return g.clock.follow(ctx, g.cfg.Lease/3) }
+func (g *Guard) follow(ctx context.Context) error {
+	every := g.cfg.Lease / 3
+	if g.clock.follows(every) {
+		return nil
+	}
+	ctx, done := g.inTime(ctx, "read the clock of the idempotency store")
+	defer done()
+	return g.clock.follow(ctx, every)
+}
 
 // Handler returns next behind the guard.
 //
