@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/idempotency"
 	"github.com/keep-run/keep/internal/room"
+	"github.com/keep-run/keep/law/canonical"
 	"github.com/keep-run/keep/operator"
 	"github.com/keep-run/keep/store"
 )
@@ -253,9 +255,14 @@ func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id
 		return
 	}
 	c := keep.HookCount{Name: h.Name, LastAt: now}
-	if created {
+	switch {
+	case created:
 		c.Accepted = 1
-	} else {
+	case h.saysElse(ev, payload):
+		c.Refused, c.LastRefusedAt = 1, now
+		c.LastRefusal = fmt.Sprintf("a delivery with the id %q has another payload than the one before, which stays: its id (%s) is not one of each delivery", id, h.ID)
+		r.log.WarnContext(req.Context(), "delivery dropped", "hook", h.Name, "why", c.LastRefusal)
+	default:
 		c.Repeated = 1
 	}
 	r.count(c)
@@ -267,6 +274,20 @@ func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id
 // they chose: they may well mean what h delivers.
 func ofAnotherHook(by keep.Publisher, h *Hook) bool {
 	return strings.HasPrefix(string(by), string(keep.HookPublisher(""))) && by != keep.HookPublisher(h.Name)
+}
+
+// saysElse reports whether a delivery under the id of an event that h delivered says something else, where keep.toml says what the id is: it may be that
+// of a thing which is delivered whenever it changes. What a service repeats under an id of its own may differ in how often it was sent.
+func (h *Hook) saysElse(ev keep.Event, payload json.RawMessage) bool {
+	if h.ID == "" || ev.CreatedBy != keep.HookPublisher(h.Name) {
+		return false
+	}
+	was, err := canonical.Held(ev.Payload)
+	if err != nil {
+		return false
+	}
+	is, err := canonical.Held(payload)
+	return err == nil && !bytes.Equal(was, is)
 }
 
 // received is the answer to a delivery that is an event.

@@ -506,6 +506,39 @@ func TestOneEvent(t *testing.T) {
 	}
 }
 
+// An order is delivered whenever it changes, under its own id: only the first delivery becomes an event, and the owner of the hook sees that the others did not.
+func TestIDOfAThing(t *testing.T) {
+	w := newWorld(t, hook.Config{Name: "h", Verify: hook.Token, Secrets: []string{"tok"}, ID: "$.id"},
+		hook.Config{Name: "native", Verify: hook.Stripe, Secrets: []string{"whsec_x"}})
+	send := func(body, says string) {
+		t.Helper()
+		if got := w.send("POST", "h", body, "Authorization", "Bearer tok"); got.status != 200 || !strings.Contains(got.body, says) {
+			t.Errorf("%s: %d %s, want %s", body, got.status, got.body, says)
+		}
+	}
+	send(`{"id": 1, "state": "new"}`, `"repeated":false`)
+	send(`{"state": "new", "id": 1}`, `"repeated":true`)
+	if c := w.count("h"); c.Repeated != 1 || c.Refused != 0 {
+		t.Errorf("of an equal delivery: %+v", c)
+	}
+	send(`{"id": 1, "state": "paid"}`, `"repeated":true`)
+	if c := w.count("h"); c.Accepted != 1 || c.Repeated != 1 || c.Refused != 1 || !strings.Contains(c.LastRefusal, `the id "1" has another payload`) || !strings.Contains(c.LastRefusal, "$.id") {
+		t.Errorf("of one that says something else: %+v", c)
+	}
+	if events := w.events(); len(events) != 1 || !strings.Contains(string(events[0].Payload), "new") {
+		t.Errorf("%d events, want the first alone", len(events))
+	}
+	for _, tries := range []string{"1", "2"} { // its id is of the delivery, also where a field counts the tries
+		body := `{"id": "evt_1", "pending_webhooks": ` + tries + `}`
+		if got := w.send("POST", "native", body, stripe("whsec_x", noon, body)...); got.status != 200 {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	if c := w.count("native"); c.Accepted != 1 || c.Repeated != 1 || c.Refused != 0 {
+		t.Errorf("of a service's own id: %+v", c)
+	}
+}
+
 // Two shops number their orders alike. The second order is not taken for the first one, and its owner sees that.
 func TestIDOfAnotherHook(t *testing.T) {
 	de := hook.Config{Name: "de", Verify: hook.Token, Secrets: []string{"tok"}, ID: "$.id"}
