@@ -2,6 +2,27 @@ package main
 
 // edgesBreaks are about files, scripts, connectors, hosts and what people are told.
 var edgesBreaks = []Break{
+	// accounts.
+	{"key-that-is-forgotten-counts-as-revoked", "explained", "host/account/renew.go",
+		`			left = leftKey
+`, ``, "./host/account -run TestRevokeAKey"},
+	// the suite of connectors.
+	{"suite-takes-a-lookup-that-sends", "once", "testkit/connectortest/connectortest.go",
+		`if n := b.Effects(1); n != 0 && b.tool.Spec().Level != keep.LevelKey {`, `if n := b.Effects(1); n != 0 && false {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"suite-takes-absence-in-an-outage", "doubt-is-not-failure", "testkit/connectortest/connectortest.go",
+		`(a.Verdict == connector.Happened || a.Verdict == connector.Absent && made > 0)`, `a.Verdict == connector.Happened`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"suite-takes-absence-of-an-ended-lookup", "doubt-is-not-failure", "testkit/connectortest/connectortest.go",
+		`err == nil && a.Verdict == connector.Absent {
+		b.t.Errorf("Reconcile whose`, `err == nil && a.Verdict == connector.Absent && false {
+		b.t.Errorf("Reconcile whose`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"repeat-may-set-something-else", "settled-stays", "testkit/connectortest/connectortest.go",
+		`if !bytes.Equal(before[name], now[name]) {`, `if false && !bytes.Equal(before[name], now[name]) {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"equal-change-is-lost-in-silence", "nothing-lost", "testkit/connectortest/connectortest.go",
+		`if n := b.Effects(1); n != want {
+		b.t.Errorf("%d effects of two`, `if n := b.Effects(1); n < 0 {
+		b.t.Errorf("%d effects of two`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
+	{"token-that-only-a-connection-remembers", "once", "testkit/connectortest/trial.go",
+		`	if b.Again == nil {`, `	if b.Again == nil || true {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
 	// notify: people are told at least once.
 	{"removed-consumer-holds-no-key", "one-at-a-time", "engine/order.go",
 		`|| o.By == "" && o.Run.Handler == h.Name`, ``, "./engine -run TestOrderNoneRemoved"},

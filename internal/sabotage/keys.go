@@ -2,9 +2,6 @@ package main
 
 // keysBreaks are about idempotency keys of HTTP.
 var keysBreaks = []Break{
-	{"key-that-is-forgotten-counts-as-revoked", "explained", "host/account/renew.go",
-		`			left = leftKey
-`, ``, "./host/account -run TestRevokeAKey"},
 	// HTTP idempotency.
 	{"guard-crash-frees-the-key", "once", "law/key/law.go",
 		`LeaseEnded: Unknown,`, `LeaseEnded: Released,`, "./law/key"},
@@ -81,10 +78,6 @@ var keysBreaks = []Break{
 		`|| !a.c.hold(beyond(a.sent))`, `|| beyond(a.sent) < 0`, "./idempotency -run TestHeldAnswers/headers"},
 	{"guard-headers-of-requests-are-without-bound", "bounded", "idempotency/guard.go",
 		`	if n := beyond(c.r.Header); n > 0 && !c.hold(n) {`, `	if n := beyond(c.r.Header); n < 0 {`, "./idempotency/proxy -run TestHeadersOfHalves -timeout 20s"},
-	{"proxy-reads-headers-without-end", "bounded", "idempotency/proxy/proxy.go",
-		`		MaxResponseHeaderBytes: maxHeader,`, ``, "./idempotency/proxy -run TestAnswersThatAreNone"},
-	{"proxy-status-that-is-none", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
-		`	if resp.StatusCode < 100 {`, `	if false {`, "./idempotency/proxy -run TestAnswersThatAreNone"},
 	{"guard-keeps-half-of-a-probes-answer", "settled-stays", "idempotency/probe.go",
 		`if endless && mayBeHalf(resp.Header.Get("Content-Type"), body) {`, `if false && endless {`, "./idempotency -run TestProbeThatMayBeCut"},
 	{"guard-probe-asks-about-another-key", "once", "idempotency/probe.go",
@@ -99,30 +92,18 @@ var keysBreaks = []Break{
 		`strings.TrimSuffix(string(lower), ".")`, `strings.TrimSuffix(strings.ToLower(authority), ".")`, "./idempotency/acceptance -run TestHostsThatAreNoNames"},
 	{"guard-keeps-half-a-letter-of-a-host", "nothing-lost", "idempotency/guard.go",
 		`return strings.ToValidUTF8(host[:min(len(host), 255)], "")`, `return host[:min(len(host), 255)]`, "./idempotency/acceptance -run TestHostsThatAreNoNames"},
-	{"proxy-holds-streams-that-are-over", "bounded", "idempotency/proxy/proxy.go",
-		`defer func() { c.over() }()`, `_ = c.over`, "./idempotency/proxy -run TestStreamsLeaveNothing"},
 	{"guard-executes-beside-itself-in-doubt", "once", "idempotency/call.go",
 		`		if here { // others saw`, `		if false { // others saw`, "./idempotency -run TestDoubtOfOthersWhileItIsExecuted/retry"},
 	{"instance-probes-what-is-executed", "once", "idempotency/instance.go",
 		`if rec.State == key.Unknown && !here && rt.Probe != nil {`, `if rec.State == key.Unknown && rt.Probe != nil {`, "./idempotency -run TestDoubtOfOthersWhileItIsExecuted/probe"},
-	{"metrics-wait-for-a-silent-database", "bounded", "idempotency/proxy/admin.go",
-		`context.WithTimeout(r.Context(), 2*time.Second) // who`, `context.WithCancel(r.Context()) // who`, "./idempotency/proxy -run TestMetricsWhileTheStoreIsSilent"},
 	{"guard-forgets-the-doubt-before-an-attempt", "once", "idempotency/execute.go",
 		`(c.claim.Repeatable || c.current().Doubts == 0)`, `true`, "./idempotency -run TestDoubtBeforeAnAttemptThatDidNothing"},
-	{"proxy-asks-the-upstream-for-another", "no-ambient-power", "idempotency/proxy/proxy.go",
-		`	return a.p.elsewhere.RoundTrip(r)`, `	return a.p.upstream.RoundTrip(r)`, "./idempotency/proxy -run TestDialIsOfTheUpstream"},
-	{"proxy-stops-in-the-middle-of-a-stream", "settled-stays", "idempotency/proxy/upstream.go",
-		`if c.guarded && resp.StatusCode`, `if false && resp.StatusCode`, "./idempotency/proxy -run TestStopWaitsForAStreamWithAKey"},
 	{"guard-token-of-1970-lasts", "no-ambient-power", "idempotency/jwt.go",
 		`c.Expires != nil && at`, `c.Expires != nil && *c.Expires != 0 && at`, "./idempotency -run TestByJWTSubject"},
 	{"guard-learns-origins-by-method", "explained", "idempotency/route.go",
 		`asked.Method = method; return`, `return`, "./idempotency -run TestOriginOfARuleWithAMethod"},
 	{"guard-announces-a-body-that-is-not-there", "settled-stays", "idempotency/answer.go",
 		`	case !bodyAllowed(status), hasTrailers:`, `	case hasTrailers:`, "./idempotency/proxy -run TestAnswerWithoutABody"},
-	{"proxy-asks-leave-for-a-body-that-is-there", "nothing-lost", "idempotency/proxy/proxy.go",
-		`			if callOf(r.In).guarded {`, `			if callOf(r.In).guarded && r.Out.Header == nil {`, "./idempotency/proxy -run TestRequestThatIsWholeExpectsNothing"},
-	{"proxy-probes-another-caller", "once", "idempotency/proxy/config.go",
-		`strings.Trim(q.Header.Get(name), " \t")`, `q.Header.Get(name)`, "./idempotency/proxy -run TestProbeAsksAboutTheCallerItself"},
 	{"suite-takes-a-second-run-for-the-first", "settled-stays", "idempotency/acceptance/crash.go",
 		`			return p.still(a, request{})`, `			_ = a
 			return p.once(request{}, request{})`, "./idempotency/acceptance -run TestFaultyAPIs"},
@@ -138,11 +119,6 @@ var keysBreaks = []Break{
 		`name, lines := http.CanonicalHeaderKey(name), h[name]`, `lines := h[name]`, "./idempotency -run TestHeadersOfAResolution"},
 	{"guard-expires-as-the-one-behind", "explained", "idempotency/answer.go",
 		`return f.Name == ExpiresHeader || `, `return `, "./idempotency -run TestExpiryOfAGuardBehind"},
-	{"admin-silence-frees-the-key", "once", "idempotency/proxy/admin.go",
-		`	if in.Happened == nil {`, `	if in.Happened == nil {
-		in.Happened = new(bool)
-	}
-	if false {`, "./idempotency/proxy -run TestResolveSaysWhetherItHappened"},
 	{"postgres-taken-key-is-unread", "once", "store/postgres/idempotency.go",
 		`readErr == nil && there.Rev > 0 {
 		return there, nil
@@ -172,8 +148,6 @@ var keysBreaks = []Break{
 		}`, "./idempotency -run TestRouteByPathAndMethod"},
 	{"guard-is-ready-without-space", "explained", "idempotency/ready.go",
 		`if err = g.store.Write(ctx, rec); err == nil {`, `if err == nil {`, "./idempotency/proxy -run TestNotReadyOnAFullDisk"},
-	{"ready-writes-for-each-who-asks", "bounded", "idempotency/proxy/admin.go",
-		`if p.readyAt.IsZero() ||`, `if true ||`, "./idempotency/proxy -run TestReadyOnceASecond"},
 	{"keys-are-taken-uncounted", "once", "store/sqlite/idempotency.go",
 		`if err == nil && r.State == key.InProgress {`, `if false {`, "./store/sqlite -run TestTakenKeysAreMissed"},
 	{"handlers-transaction-is-uncounted", "once", "store/sqlite/idempotency_tx.go",
@@ -227,8 +201,6 @@ var keysBreaks = []Break{
 		`Unrenewed: unrenewed(rec, g.watched, watched)`, `Unrenewed: false`, "./idempotency -run TestLeaseOfAClockFarAhead"},
 	{"guard-goes-by-its-own-clock", "once", "idempotency/clock.go",
 		`	shared, _ := s.(Clock)`, `	shared, _ := Store(nil).(Clock)`, "./store/postgres -run TestKeysOfAnotherClock"},
-	{"guard-goes-by-its-own-clock-in-a-key-world", "once", "idempotency/clock.go",
-		`	c.time.Set(now, sent)`, `	c.time.Set(sent, sent.Add(now.Sub(now)))`, "./idempotency -run TestKeyWorlds/clocks"},
 	{"lease-is-not-renewed-by-the-stores-clock", "one-at-a-time", "idempotency/execute.go",
 		`Lease: c.g.cfg.Lease}, c.g.clock.now())`, `Lease: c.g.cfg.Lease}, c.g.clock.time.Local())`, "./idempotency -run TestKeyWorlds/clocks"},
 	{"person-decides-by-his-own-clock", "once", "idempotency/keys.go",
@@ -248,43 +220,14 @@ var keysBreaks = []Break{
 		`evidence == key.Answered && a.isShort()`, `false && a.isShort()`, "./idempotency -run TestShortAnswer"},
 	{"guard-ended-transaction-is-undone", "once", "idempotency/tx.go",
 		`c.rt.Atomic && !errors.Is(err, key.ErrTxEnded)`, `c.rt.Atomic`, "./idempotency -run TestTxEndedByItsHandler"},
-	{"proxy-half-an-answer-is-whole", "settled-stays", "idempotency/execute.go",
-		`if c.mayBeCut(a) {`, `if false {`, "./idempotency/proxy -run TestUntouched/ends_with_connection"},
-	{"proxy-connection-hides-the-identity", "once", "idempotency/proxy/proxy.go",
-		`r.Out.Header[name] = lines
-				}
-			}
-			r.Out.Host`, `_ = lines
-				}
-			}
-			r.Out.Host`, "./idempotency/proxy -run TestUntouched/identity"},
 	{"one-press-frees-a-key", "once", "web/keys.go",
 		`(action == "did-not-happen" || action == "forget") && r.PostForm`, `false && r.PostForm`, "./web -run TestKeys$"},
 	{"pack-without-scopes", "explained", "cmd/keep/internal/config/pack.go",
 		`if tools[name].Scopes == nil {`, `if false {`, "./cmd/keep/internal/config -run TestWrongPacks"},
 	{"name-that-no-account-has-is-an-error", "explained", "store/postgres/account.go",
 		`len(names) == 0, texts(names))`, `len(names) == 0, append([]string{}, names...))`, "./store/postgres -run TestStorePooled/accounts_come_back -all"},
-	{"suite-takes-a-lookup-that-sends", "once", "testkit/connectortest/connectortest.go",
-		`if n := b.Effects(1); n != 0 && b.tool.Spec().Level != keep.LevelKey {`, `if n := b.Effects(1); n != 0 && false {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
-	{"suite-takes-absence-in-an-outage", "doubt-is-not-failure", "testkit/connectortest/connectortest.go",
-		`(a.Verdict == connector.Happened || a.Verdict == connector.Absent && made > 0)`, `a.Verdict == connector.Happened`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
-	{"suite-takes-absence-of-an-ended-lookup", "doubt-is-not-failure", "testkit/connectortest/connectortest.go",
-		`err == nil && a.Verdict == connector.Absent {
-		b.t.Errorf("Reconcile whose`, `err == nil && a.Verdict == connector.Absent && false {
-		b.t.Errorf("Reconcile whose`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
-	{"repeat-may-set-something-else", "settled-stays", "testkit/connectortest/connectortest.go",
-		`if !bytes.Equal(before[name], now[name]) {`, `if false && !bytes.Equal(before[name], now[name]) {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
-	{"equal-change-is-lost-in-silence", "nothing-lost", "testkit/connectortest/connectortest.go",
-		`if n := b.Effects(1); n != want {
-		b.t.Errorf("%d effects of two`, `if n := b.Effects(1); n < 0 {
-		b.t.Errorf("%d effects of two`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
-	{"token-that-only-a-connection-remembers", "once", "testkit/connectortest/connectortest.go",
-		`	if b.Again == nil {`, `	if b.Again == nil || true {`, "./testkit/connectortest -run TestSuiteCatchesEachLie"},
 	{"what-was-swept-is-lost-when-the-clock-is-set-back", "bounded", "store/postgres/idempotency.go",
 		`	k.memory.swept(now) //`, `	//`, "./store/postgres -run TestSweptBeforeTheClockWasSetBack"},
-	{"proxy-timer-counts-the-client", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
-		`	u.call.timer.Stop()
-	n, err := u.ReadCloser.Read(p)`, `	n, err := u.ReadCloser.Read(p)`, "./idempotency/proxy -run TestUntouched/slow_upload"},
 	{"guard-believes-absence-while-the-backend-works", "doubt-is-not-failure", "law/key/record.go",
 		`ends.After(at)`, `ends.After(at) && false`, "./idempotency -run TestGuard/effect_elsewhere"},
 	{"guard-forgets-how-late-it-began", "once", "idempotency/probe.go",
@@ -328,50 +271,10 @@ var keysBreaks = []Break{
 		`context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease/3)`, `context.WithTimeout(context.WithoutCancel(c.r.Context()), c.g.cfg.Lease)`, "./idempotency -run TestRenewalThatIsLost"},
 	{"answer-about-an-item-goes-past-a-doubt", "once", "operator/decide.go",
 		`		err = o.inDoubt(ctx, item, d.Action)`, `		err = nil`, "./operator -run TestAnswerAboutAnItemInDoubt"},
-	{"guard-crash-frees-the-key-in-a-key-world", "once", "law/key/law.go",
-		`		LeaseEnded: Unknown,`, `		LeaseEnded: Released,`, "./idempotency -run TestKeyWorlds"},
-	{"guard-late-owner-is-believed-in-a-key-world", "settled-stays", "law/key/law.go",
-		`case ofOwner(f.Evidence) && (from == absent || f.Fence != r.Fence):`, `case ofOwner(f.Evidence) && from == absent:`, "./idempotency -run TestKeyWorlds"},
-	{"guard-other-body-replays-in-a-key-world", "once", "law/key/classify.go",
-		`case r.Fingerprint != c.Fingerprint && r.Fingerprint != Any:`, `case false:`, "./idempotency -run TestKeyWorlds"},
-	{"guard-renewed-token-runs-in-a-key-world", "once", "idempotency/guard.go",
-		`	if (rt.callerMayChange || holder != "") && !c.Repeatable {`, `	if false {`, "./idempotency -run TestKeyWorlds"},
-	{"guard-executes-beside-one-without-a-record-in-a-key-world", "once", "idempotency/call.go",
-		`		_, here = c.g.executing.LoadOrStore(c.claim.ID, bare)`, ``, "./idempotency -run TestKeyWorlds"},
-	{"guard-commits-a-500-in-a-key-world", "all-or-nothing", "idempotency/execute.go",
-		`if tx != nil && worked && e.Answer.Status < 500 {`, `if tx != nil && worked {`, "./idempotency -run TestKeyWorlds$ -kind transactions"},
-	{"guard-commit-that-failed-did-nothing-in-a-key-world", "doubt-is-not-failure", "idempotency/tx.go",
-		`		undone = false // a commit`, `		undone = c.rt.Atomic // a commit`, "./idempotency -run TestKeyWorlds$ -kind transactions -seeds 1000"},
-	{"guard-commits-beside-its-record-in-a-key-world", "once", "idempotency/tx.go",
-		`	return next, tx.Write(ctx, next)`, `	return next, nil`, "./idempotency -run TestKeyWorlds$ -kind transactions"},
-	{"retry-that-did-nothing-undoes-a-doubt-in-a-key-world", "doubt-is-not-failure", "law/key/law.go",
-		`f.Evidence == Nothing && r.doubtsBefore() > 0 && !r.Atomic:`, `false:`, "./idempotency -run TestKeyWorlds$ -kind configurations"},
-	{"answer-is-kept-for-less-in-a-key-world", "settled-stays", "law/key/law.go",
-		`r.Answer, r.ExpiresAt = f.Answer, now.Add(r.ExpiresAt.Sub(r.CreatedAt))`, `r.Answer, r.ExpiresAt = f.Answer, now.Add(10*time.Minute)`, "./idempotency -run TestKeyWorlds$ -kind configurations"},
-	{"old-page-decides-about-a-later-request-in-a-key-world", "once", "idempotency/keys.go",
-		`	if !isSeen {`, `	if !isSeen && r.Rev < 0 {`, "./idempotency -run TestKeyWorlds$ -kind people -seeds 4000"},
-	{"person-answers-what-is-answered-in-a-key-world", "settled-stays", "law/key/law.go",
-		`	Done: {
-		Forgotten: Released,`, `	Done: {
-		Happened:  Done,
-		Forgotten: Released,`, "./idempotency -run TestKeyWorlds$ -kind people -seeds 1000"},
-	{"proxy-half-an-answer-is-whole-in-a-key-world", "settled-stays", "idempotency/execute.go",
-		`if c.mayBeCut(a) {`, `if false {`, "./idempotency -run TestKeyWorlds$ -kind proxy"},
-	{"proxy-cut-answer-is-none-in-a-key-world", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
-		`		idempotency.Doubt(w.ctx, statusOf(w.ctx))`, ``, "./idempotency -run TestKeyWorlds$ -kind proxy"},
-	{"proxy-keeps-no-trailer-in-a-key-world", "settled-stays", "idempotency/answer.go",
-		`append(fields, a.trailers()...), func`, `fields, func`, "./idempotency -run TestKeyWorlds$ -kind proxy"},
-	{"proxy-broken-connection-sent-nothing-in-a-key-world", "doubt-is-not-failure", "idempotency/proxy/upstream.go",
-		`GotConn: func(httptrace.GotConnInfo) { c.sent.Store(true) },`, ``, "./idempotency -run TestKeyWorlds$ -kind proxy"},
 	{"guard-blank-header-is-a-caller", "no-ambient-power", "idempotency/caller.go",
 		`len(lines) == 0 || !isNotBlank(lines[0]) {`, `len(lines) == 0 || lines[0] == "" {`, "./idempotency -run TestBlankHeaderIsNobody"},
 	{"guard-space-is-another-key", "once", "idempotency/source.go",
 		`key.Text(strings.Trim(lines[0], " \t"))`, `key.Text(lines[0])`, "./idempotency -run TestBlankHeaderIsNobody"},
-	{"proxy-has-its-transport-send-again", "once", "idempotency/proxy/proxy.go",
-		`			sendOnce(r.Out.Header)
-`, ``, "./idempotency/proxy -run TestSentOnceOnAKeptConnection"},
-	{"proxy-not-sent-is-not-done", "explained", "idempotency/proxy/upstream.go",
-		`		if idempotency.Repeated(ctx) {`, `		if false {`, "./idempotency/proxy -run TestNotSentAfterADoubt"},
 	{"guard-waits-for-a-blocked-store", "bounded", "idempotency/call.go",
 		`	if err != nil {
 		c.unavailable(err)
@@ -400,8 +303,6 @@ var keysBreaks = []Break{
 		return nil`, "./store/postgres -run TestTransactionsThatEndOtherwise"},
 	{"handler-that-committed-and-was-lost-did-nothing", "doubt-is-not-failure", "store/postgres/idempotency.go",
 		`, t.tx.Conn().PgConn().TxStatus() == 'I':`, `:`, "./store/postgres -run TestTransactionsThatEndOtherwise"},
-	{"proxy-dies-before-its-backend", "doubt-is-not-failure", "idempotency/proxy/proxy.go",
-		`rule.EffectTimeout = connectTimeout + time.Duration(cfg.UpstreamTimeout)`, `_ = connectTimeout`, "./idempotency/proxy -run TestProxy/probe_while"},
 	{"keys-taken-from-a-server-that-lacks-some", "once", "store/postgres/idempotency.go",
 		`batch.Queue(compareKeys, ids, revs)`, `_, _ = ids, revs`, "./store/postgres -run TestServerLacksKeys"},
 	{"keys-done-are-not-remembered", "once", "store/postgres/idempotency.go",
@@ -415,10 +316,6 @@ var keysBreaks = []Break{
 		`now.Add(sweptEarly).Before(r.ExpiresAt)`, `r.Rev > 0`, "./store/postgres -run TestSweptKeys"},
 	{"keys-lost-keep-nobody-else", "once", "store/postgres/lost_keys.go",
 		`EXISTS (SELECT FROM idempotency_lost WHERE at > 0) OR `, ``, "./store/postgres -run TestServerLacksKeys"},
-	{"proxy-starts-where-keys-were-lost", "once", "cmd/keep/proxy.go",
-		`		return keys.Lost(ctx)
-`, `		return nil
-`, "./cmd/keep -run TestProxyWhoseServerLostKeys"},
 	{"mcp-question-is-the-answer", "witnessed", "connector/mcp/rows.go",
 		`case !t.answers(row, m.Token, listed):`, `case false && !t.answers(row, m.Token, listed):`, "./connector/mcp -run TestLookup"},
 	{"mcp-question-with-the-mark-is-the-answer", "witnessed", "connector/mcp/rows.go",
@@ -580,8 +477,6 @@ var keysBreaks = []Break{
 		`if t.conn == conn && t.at <= frames {`, `if conn != noConn && t.at <= frames {`, "./gateway -run TestWorlds"},
 	{"hurried-client-shows-that-an-answer-was-read-in-a-gateway-world", "once", "gateway/wire.go",
 		`return !w.hurried`, `return true`, "./gateway -run TestWorlds"},
-	{"proxy-shows-that-an-answer-was-read-in-a-gateway-world", "once", "gateway/http.go",
-		`r.ProtoMajor == 1 && !passedOn &&`, `(r.ProtoMajor == 1 || passedOn) &&`, "./gateway -run TestWorlds -seeds 400"},
 	{"client-that-begins-anew-has-its-answers-in-a-gateway-world", "once", "gateway/session.go",
 		`	clear(s.told)
 `, `	_ = s.told
@@ -720,8 +615,6 @@ var keysBreaks = []Break{
 		`delete(s.told, name)`, `delete(before, name)`, "./gateway -run TestCancelledAgain"},
 	{"changed-tool-is-the-same", "no-ambient-power", "law/pin/pin.go",
 		`case agreed != nil && agreed.Hash == listed.Hash:`, `case agreed != nil:`, "./law/pin"},
-	{"proxy-shows-that-an-answer-was-read", "once", "gateway/http.go",
-		`r.ProtoMajor == 1 && !passedOn && `, `r.ProtoMajor == 1 && (!passedOn || true) && `, "./gateway -run TestRepeatedBehindAProxy"},
 	{"beginning-shows-that-an-answer-was-read", "once", "gateway/http.go",
 		`if m.Method == "server/discover" {`, `if false {`, "./gateway -run TestRepeatedBehindAProxy"},
 	{"approved-call-that-is-refused-counts-as-rejected", "nothing-lost", "engine/direct.go",
