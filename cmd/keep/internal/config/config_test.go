@@ -482,6 +482,36 @@ func TestPlainSecretIsAWarning(t *testing.T) {
 	}
 }
 
+// A credential that leaves this machine without TLS can be read on the way. That of an account is refused, as a pack refuses it; a secret of keep.toml,
+// which may go to a service within a closed network, is warned of.
+func TestCredentialWithoutTLS(t *testing.T) {
+	const tool = "\n[connections.crm.tools.get]\neffect = \"get\"\npath = \"/x\"\n"
+	for text, want := range map[string]string{
+		"[connections.crm]\nconnector = \"http\"\nbase_url = \"http://crm.example.com\"\nheaders = { X-Key = \"${env:CRM_KEY}\" }" + tool:                                  "crm.base_url: the header X-Key can be read on the way",
+		"[connections.crm]\nconnector = \"http\"\nbase_url = \"http://crm.example.com\"\nheaders = { Authorization = \"Bearer ${account:crm}\" }" + tool:                   "crm.base_url: a credential is sent over https only",
+		"[connections.crm]\nconnector = \"http\"\nbase_url = \"http://127.0.0.1:9\"\nheaders = { Authorization = \"Bearer ${account:crm}\" }" + tool:                       "",
+		"[connections.crm]\nconnector = \"http\"\nbase_url = \"http://localhost:9\"\nheaders = { X-Key = \"${env:CRM_KEY}\" }" + tool:                                      "",
+		"[connections.crm]\nconnector = \"http\"\nbase_url = \"https://crm.example.com\"\nheaders = { X-Key = \"${env:CRM_KEY}\" }" + tool:                                 "",
+		"[connections.crm]\nconnector = \"http\"\nbase_url = \"http://crm.example.com\"\nheaders = { Accept = \"text/csv\" }" + tool:                                       "",
+		"[gateway.servers.up]\nurl = \"http://up.example.com/mcp\"\nheaders = { Authorization = \"Bearer ${env:CRM_KEY}\" }":                                               "up.url: the header Authorization can be read on the way",
+		"[gateway.servers.up]\nurl = \"http://localhost:9/mcp\"\nheaders = { Authorization = \"Bearer ${env:CRM_KEY}\" }":                                                  "",
+		"[connections.up]\nconnector = \"mcp\"\nurl = \"http://up.example.com/mcp\"\nheaders = { X-Key = \"${env:CRM_KEY}\" }\n[connections.up.tools.a]\neffect = \"get\"": "up.url: the header X-Key can be read on the way",
+	} {
+		cfg, err := load(t, text, "CRM_KEY=canary-4711")
+		said := ""
+		if err != nil {
+			said = err.Error()
+		} else {
+			for _, w := range cfg.Warnings {
+				said += w.String() + "\n"
+			}
+		}
+		if want == "" && (err != nil || said != "") || !strings.Contains(said, want) || strings.Contains(said, "canary-4711") {
+			t.Errorf("%s\n%q; want %q", text, said, want)
+		}
+	}
+}
+
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"10s": 10 * time.Second, "1d": 24 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0} {
 		if got, err := config.ParseDuration(text); err != nil || got != want {

@@ -247,12 +247,14 @@ func (b *binder) settings(name, at string, n *node, v *vault, text string, k kin
 	var accounts []string
 	switch c := settings.Interface().(type) {
 	case *httpapi.Config:
+		b.readable(n, at, "base_url", c.BaseURL)
 		accounts = v.live(c, "", Pack{})
 	case *mail.Config:
 		if c.Account != "" {
 			c.Accounts, accounts = liveAccounts{v, ""}, []string{c.Account}
 		}
 	case *mcpConnection:
+		b.readable(n, at, "url", c.URL)
 		for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 			if accountReference().MatchString(c.Headers[name]) { // which would be sent as it is written
 				b.addf(n.table()["headers"].table()[name], dotted(at+".headers", name), "a server of MCP takes no ${account:NAME} in a header; write account = \"NAME\"")

@@ -216,6 +216,7 @@ func (b *binder) gatewayServer(name string, t gatewayServerTable, n *node, v *va
 	if key, err := t.Validate(); err != nil {
 		b.addf(cmp.Or(n.table()[key], n), strings.TrimSuffix(at+"."+key, "."), "%v", err)
 	}
+	b.readable(n, at, "url", t.URL)
 	// Also if none is named: a server runs in the project, wherever the command was started.
 	t.Dir = (&Config{Dir: v.dir}).abs(cmp.Or(t.Cwd, "."))
 	s := t.Server(name)

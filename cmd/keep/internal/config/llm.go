@@ -58,7 +58,7 @@ func (b *binder) llms(tables map[string]llmTable, root *node) map[string]llm.Con
 			b.addf(where, at+"."+field, "%s", why)
 		case n.table()["timeout"] != nil && t.Timeout == 0:
 			b.addf(n.table()["timeout"], at+".timeout", "must be more than zero")
-		case isPlain(t.BaseURL):
+		case insecure(t.BaseURL):
 			p := b.problem(n.table()["base_url"], at+".base_url", "the key and all that is asked can be read on the way")
 			p.Fix = "use https://"
 			b.warnings = append(b.warnings, p)

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/url"
 	"os/exec"
 	"path/filepath"
@@ -116,7 +115,7 @@ func (b *binder) links(pages string, n *node) {
 	switch {
 	case pages == "":
 		b.addf(n, at, `needs server.url, where people open the pages, such as "https://keep.example.com"`)
-	case isPlain(pages):
+	case insecure(pages):
 		p := b.problem(n, at, "anybody on the way can read the links, and decide by them")
 		p.Fix = "use https:// in server.url"
 		b.warnings = append(b.warnings, p)
@@ -139,7 +138,7 @@ func (b *binder) webhook(t webhookTable, n *node) {
 	case isOpen(t.URL): // reported as missing
 	case err != nil:
 		b.addf(target, at+".url", "%v", err)
-	case isPlain(t.URL):
+	case insecure(t.URL):
 		p := b.problem(target, at+".url", "questions are sent as anybody on the way can read them")
 		p.Fix = "use https://"
 		b.warnings = append(b.warnings, p)
@@ -159,16 +158,6 @@ func (b *binder) webhook(t webhookTable, n *node) {
 
 // isOpen reports whether a value still has a reference, to something missing.
 func isOpen(s string) bool { return strings.Contains(s, "${") }
-
-// isPlain reports whether a URL leads off this machine without TLS.
-func isPlain(target string) bool {
-	u, err := url.Parse(target)
-	if err != nil || u.Scheme != "http" {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
-}
 
 // command checks the program that is run for each question. One that is not
 // there is a warning: it may be there where the host runs.

@@ -254,6 +254,7 @@ func (b *binder) packed(name, at string, n *node, v *vault, p Pack) (Connection,
 	}
 	maps.Copy(cfg.Headers, c.Headers)
 	b.credential(n, at, p.Auth, c, &cfg)
+	b.readable(n, at, "base_url", cfg.BaseURL)
 	accounts := v.live(&cfg, c.Account, p)
 	b.scoped(p.Auth, cfg.Tools, tools, at+".tools")
 	if len(b.problems) > before {

@@ -417,6 +417,25 @@ func (b *binder) plainSecrets(n *node, path string) {
 	}
 }
 
+// readable checks what goes to an address at a key that is plain HTTP to another machine. The credential of an account is refused there, as it
+// is with a pack; a header with a secret may go to a service of a closed network, and there is a warning.
+func (b *binder) readable(n *node, at, key, address string) {
+	if !insecure(address) {
+		return
+	}
+	headers := n.table()["headers"].table()
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch value, _ := headers[name].string(); {
+		case accountReference().MatchString(value):
+			b.addf(n.table()[key], dotted(at, key), "a credential is sent over https only, but for this machine itself")
+		case headers[name].raw != "" || guarded().MatchString(name):
+			p := b.problem(n.table()[key], dotted(at, key), "the header %s can be read on the way", name)
+			p.Fix = "use https://"
+			b.warnings = append(b.warnings, p)
+		}
+	}
+}
+
 // Harmless returns the variables that a program may get which is not ours and only shows
 // something: none of Keep, where keys and secrets are, and none that is called a secret.
 func Harmless(environ []string) []string {
