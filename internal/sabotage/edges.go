@@ -2,6 +2,14 @@ package main
 
 // edgesBreaks are about files, scripts, connectors, hosts and what people are told.
 var edgesBreaks = []Break{
+	{"tokens-are-asked-for-without-tls", "no-ambient-power", "cmd/keep/internal/config/account.go",
+		`		case insecure(text):
+`, `		case insecure(text) && false:
+`, "./cmd/keep/internal/config -run TestOAuthWithoutTLS"},
+	{"credential-leaves-without-tls", "no-ambient-power", "cmd/keep/internal/config/secret.go",
+		`	if !insecure(address) {
+`, `	if insecure(address) || true {
+`, "./cmd/keep/internal/config -run TestCredentialWithoutTLS"},
 	{"credential-leaves-without-tls", "no-ambient-power", "cmd/keep/internal/config/secret.go",
 		`	if !insecure(address) {
 `, `	if insecure(address) || true {

@@ -285,6 +285,25 @@ func (p PackAuth) Over(own PackClient) PackAuth {
 	return p
 }
 
+// oauthAddresses checks where an OAuth service is, in a table that says it: codes, secrets and tokens go there.
+func (b *binder) oauthAddresses(n *node, at string) {
+	for _, key := range []string{"authorize_url", "device_url", "revoke_url", "token_url"} {
+		v := n.table()[key]
+		text, ok := v.string()
+		if v == nil || !ok || text == "" || isOpen(text) {
+			continue
+		}
+		switch u, err := url.Parse(text); {
+		case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+			b.addf(v, dotted(at, key), "is no address, such as https://login.example.com/token")
+		case u.User != nil:
+			b.addf(v, dotted(at, key), "holds a user; write client_id and client_secret")
+		case insecure(text):
+			b.addf(v, dotted(at, key), "tokens are asked for by https only, but for this machine itself")
+		}
+	}
+}
+
 // OnePack returns a pack by its name, or a *keep.NotFoundError.
 func OnePack(dir, name string) (Pack, error) {
 	p, problems, err := readPack(dir, name)

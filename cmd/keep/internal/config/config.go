@@ -179,6 +179,9 @@ func Load(o Options) (*Config, error) {
 			b.spends(cfg.Budgets, c.budgets[tool], full, c.at.table()["tools"].table()[tool], at)
 		}
 	}
+	for name := range t.Packs {
+		b.oauthAddresses(root.table()["packs"].table()[name], dotted("packs", name))
+	}
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server
 	cfg.Ring, cfg.Clients = t.Accounts.ring(cfg, env), t.Packs
 	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey, &cfg.Server.Socket,

@@ -512,6 +512,25 @@ func TestCredentialWithoutTLS(t *testing.T) {
 	}
 }
 
+// Codes, secrets and tokens go to the addresses of an OAuth service: what anybody on the way can read is none of them, in keep.toml or in a pack.
+func TestOAuthWithoutTLS(t *testing.T) {
+	for _, key := range []string{"authorize_url", "token_url", "device_url", "revoke_url"} {
+		for address, want := range map[string]string{
+			"http://sso.example.com/x": "by https only", "http://10.0.0.7/x": "by https only", "ftp://sso.example.com": "is no address", "sso.example.com/x": "is no address",
+			"https://user:pw@sso.example.com/x": "holds a user", "https://sso.example.com/x": "", "http://127.0.0.1:9/x": "", "http://localhost/x": "",
+		} {
+			_, err := load(t, "[packs.gmail]\nclient_id = \"me\"\n"+key+" = \""+address+"\"\n")
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "keep.toml:3:1: packs.gmail."+key+": ") || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s = %q: %v; want %q", key, address, err, want)
+			}
+			problems := problemsOf(t, strings.Replace(goodPack, `style = "bearer"`, "style = \"bearer\"\n"+key+" = \""+address+"\"", 1))
+			if said := lines(errors.New(fmt.Sprint(problems))); want == "" && len(problems) > 0 || want != "" && (!strings.Contains(said, "auth."+key) || !strings.Contains(said, want)) {
+				t.Errorf("of a pack, %s = %q: %v; want %q", key, address, problems, want)
+			}
+		}
+	}
+}
+
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"10s": 10 * time.Second, "1d": 24 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0} {
 		if got, err := config.ParseDuration(text); err != nil || got != want {

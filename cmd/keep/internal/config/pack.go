@@ -132,6 +132,7 @@ func (p *Pack) parse() []Problem {
 	if (t.Auth.Header != "") != (t.Auth.Style == "header") || (t.Auth.Query != "") != (t.Auth.Style == "query") {
 		b.addf(root.table()["auth"], "auth.style", "is %q: header and query name where a credential of that style goes", t.Auth.Style)
 	}
+	b.oauthAddresses(root.table()["auth"], "auth")
 	for _, name := range slices.Sorted(maps.Keys(t.Auth.Tools)) {
 		if tool := t.Tools[name]; tool == nil || t.Auth.Style != "bearer" {
 			b.addf(root.table()["auth"], "auth.tools."+name, "names a tool of this pack, of the style bearer")
