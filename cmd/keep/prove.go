@@ -220,7 +220,11 @@ func (a *app) printProof(r prove.Report) error {
 		return err
 	}
 	for _, p := range r.Tools {
-		for _, line := range slices.Concat([]string{"A repeat was " + p.Repeat + "."}, p.Faults, p.Advice) {
+		var repeated []string
+		if p.Repeat != "" { // else none was tried
+			repeated = []string{"A repeat was " + p.Repeat + "."}
+		}
+		for _, line := range slices.Concat(repeated, p.Faults, p.Advice) {
 			fmt.Fprintf(a.Out, "%s: %s\n", p.Tool, terminal.Clean(line))
 		}
 	}

@@ -46,6 +46,8 @@ var commandBreaks = []Break{
 		`		t.onceMore(ctx)
 `, `		_ = t.onceMore
 `, "./cmd/keep/internal/prove -run TestKeyIsNotBelieved"},
+	{"tool-of-which-nothing-is-known-spends-the-proof", "explained", "cmd/keep/internal/prove/trials.go",
+		`return t.spec.Level == keep.LevelNone || `, `return `, "./cmd/keep/internal/prove -run TestToolOfWhichNothingCanBeKnown"},
 	{"what-is-not-counted-is-believed", "once", "cmd/keep/internal/prove/trials.go",
 		`t.keyed, t.unsure = false, true`, `t.unsure = t.unsure && t.keyed`, "./cmd/keep/internal/prove -run TestKeyIsNotBelieved"},
 	{"an-echo-of-the-key-is-believed", "once", "cmd/keep/internal/prove/prove.go",
@@ -59,7 +61,7 @@ var commandBreaks = []Break{
 	{"lookup-without-an-end-holds-a-proof", "bounded", "cmd/keep/internal/prove/trials.go",
 		`return c.Count(ctx, tr.m)`, `return c.Count(context.WithoutCancel(ctx), tr.m)`, "./cmd/keep/internal/prove -run TestLookupThatNeverAnswersEnds"},
 	{"key-that-is-refuted-spends-the-proof", "explained", "cmd/keep/internal/prove/trials.go",
-		`return t.spec.Level == keep.LevelKey && !t.keyed`, `return false && !t.keyed`, "./cmd/keep -run TestGatewayPairKeyThatIsIgnored"},
+		`|| t.spec.Level == keep.LevelKey && !t.keyed`, `|| false && !t.keyed`, "./cmd/keep -run TestGatewayPairKeyThatIsIgnored"},
 	{"what-speaks-against-a-key-is-dropped", "explained", "cmd/keep/internal/pair/prove.go",
 		`append(ofKey(key, before), out.Tool.Faults...)`, `append(ofKey(key, before)[:0], out.Tool.Faults...)`, "./cmd/keep -run TestGatewayPairKeyThatIsIgnored"},
 	{"two-at-once-are-believed-uncounted", "once", "cmd/keep/internal/prove/trials.go",

@@ -427,4 +427,4 @@ func (c *Config) MCPServer(name string) (mcp.ServerConfig, mcp.OAuth, error) {
 }
 
 // ErrNoTest is returned for a pack that names no read to test a credential with.
-var ErrNoTest = errors.New("nothing to test with: the pack names no tool for it")
+var ErrNoTest = errors.New("nothing to test with: the pack names no read that shows whether a credential works; whether this one does, the next call shows")

@@ -135,16 +135,24 @@ func TestAccount(ctx context.Context, cfg *config.Config, m *account.Manager, na
 		return err
 	}
 	if strings.HasPrefix(a.Pack, config.MCPPack) {
-		return fmt.Errorf("the account %s: %w", name, config.ErrNoTest)
+		return untested(ctx, m, name)
 	}
 	pack, err := config.OnePack(cfg.Dir, a.Pack)
 	if err != nil {
 		return err
 	}
 	if pack.Auth.Test == "" {
-		return fmt.Errorf("the account %s: %w", name, config.ErrNoTest)
+		return untested(ctx, m, name)
 	}
 	return cfg.TestCredential(ctx, pack, name, m)
+}
+
+// untested is the error for an account that nothing tests: what is wrong with it as it is known here, or else that.
+func untested(ctx context.Context, m *account.Manager, name string) error {
+	if _, err := m.Credential(ctx, name); err != nil {
+		return err
+	}
+	return fmt.Errorf("the account %s: %w", name, config.ErrNoTest)
 }
 
 // ServedAccounts are the accounts as a server shows them.

@@ -139,6 +139,38 @@ func TestKeyIsNotBelieved(t *testing.T) {
 	}
 }
 
+// A blind tool can neither be asked nor honours keys.
+type blind struct{ service *keyless }
+
+func (blind) Target(json.RawMessage) string { return "x" }
+
+func (b blind) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, error) {
+	return b.service.Mutate(ctx, m)
+}
+
+func (blind) Spec() connector.Spec {
+	return connector.Spec{Name: "send", Effect: connector.Mutate, Level: keep.LevelNone, Identity: []string{"to"}}
+}
+
+// A tool of which nothing can be known is repeated, and then left alone: whatever it makes beyond that shows nothing, and is to be removed.
+func TestToolOfWhichNothingCanBeKnown(t *testing.T) {
+	tool := blind{&keyless{answer: func(int) string { return `{"ok":true}` }}}
+	got := prove.Try(t.Context(), "box", prove.Plan{Tool: tool, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 20}, 1)
+	if got.Grade != keep.LevelNone || got.Calls > 3 || len(got.Made) > 2 || got.Repeat == "" {
+		t.Errorf("level %s after %d calls, %d made: %q", got.Grade, got.Calls, len(got.Made), got.Repeat)
+	}
+	if got := prove.Try(t.Context(), "box", prove.Plan{Tool: doubting{}, Params: json.RawMessage(`{"to":"{n}"}`), Calls: 20}, 1); got.Calls > 1 || !strings.Contains(strings.Join(got.Advice, " "), "no repeat was tried") {
+		t.Errorf("a call in doubt is followed by %d others: %q", got.Calls-1, got.Advice)
+	}
+}
+
+// A doubting tool never knows whether its call was made.
+type doubting struct{ blind }
+
+func (doubting) Mutate(context.Context, keep.Mutation) (connector.Receipt, error) {
+	return connector.Receipt{}, keep.Failf(keep.ClassUnknown, "no-answer", "no answer")
+}
+
 // A slow index shows what was made of calls whose answers came at once, and of one that was broken off much later.
 type slowIndex struct {
 	settle time.Duration

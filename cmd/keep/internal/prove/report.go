@@ -2,6 +2,7 @@ package prove
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -137,7 +138,7 @@ func (t *prover) advise(out *Tool) {
 	case out.Grade == keep.LevelKey && !t.spec.Sets && t.spec.Level == keep.LevelKey:
 		add("deduplicates = true: the place of token holds, a repeat has no second effect")
 	case t.spec.Level == keep.LevelKey && t.unsure:
-		add("nothing shows what a repeat did; look by hand: %s", t.spec.VerifyByHand)
+		add("nothing shows what a repeat did; look by hand: %s", cmp.Or(t.spec.VerifyByHand, "count what the service has of each call"))
 	case t.spec.Level == keep.LevelKey && out.Grade != keep.LevelKey && t.spec.Sets:
 		add("take sets out: the same request again is not the same")
 	case t.spec.Level == keep.LevelKey && out.Grade != keep.LevelKey && !t.fatal:
@@ -147,6 +148,9 @@ func (t *prover) advise(out *Tool) {
 	}
 	if len(t.lags) > 0 && t.spec.Level != keep.LevelNone {
 		add("settle_after = %q: three times the longest that an effect took to show", out.Settle().String())
+	}
+	if t.one != nil && t.one.err != nil && t.repeat == "" {
+		add("no repeat was tried, since the call itself ended with: %v", t.one.err)
 	}
 	if out.Grade > t.spec.Level {
 		add("until then: level %s is not shown, and a doubt is for a person", t.spec.Level)

@@ -189,10 +189,10 @@ func (t *prover) lost(ctx context.Context) {
 	}
 }
 
-// isRefuted reports whether no further call shows anything: the key is not honoured, and nothing else is known of a call. Each one
-// would be one more thing to remove, and could be used to try something else.
+// isRefuted reports whether no further call shows anything: the key is not honoured, and nothing else is known of a call, or nothing ever
+// can be. Each one would be one more thing to remove, and could be used to try something else.
 func (t *prover) isRefuted(ctx context.Context) bool {
-	return t.spec.Level == keep.LevelKey && !t.keyed && !t.unsure && len(t.trials) > 0 && !t.canCount(ctx, t.trials[0])
+	return t.spec.Level == keep.LevelNone || t.spec.Level == keep.LevelKey && !t.keyed && !t.unsure && len(t.trials) > 0 && !t.canCount(ctx, t.trials[0])
 }
 
 // await waits until the effect of a trial shows, and notes how long that took.
