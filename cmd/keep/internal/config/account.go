@@ -285,6 +285,14 @@ func (p PackAuth) Over(own PackClient) PackAuth {
 	return p
 }
 
+// clients checks the user's own OAuth clients.
+func (b *binder) clients(tables map[string]PackClient, root *node) map[string]PackClient {
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		b.oauthAddresses(root.table()["packs"].table()[name], dotted("packs", name))
+	}
+	return tables
+}
+
 // oauthAddresses checks where an OAuth service is, in a table that says it: codes, secrets and tokens go there.
 func (b *binder) oauthAddresses(n *node, at string) {
 	for _, key := range []string{"authorize_url", "device_url", "revoke_url", "token_url"} {

@@ -179,11 +179,8 @@ func Load(o Options) (*Config, error) {
 			b.spends(cfg.Budgets, c.budgets[tool], full, c.at.table()["tools"].table()[tool], at)
 		}
 	}
-	for name := range t.Packs {
-		b.oauthAddresses(root.table()["packs"].table()[name], dotted("packs", name))
-	}
 	cfg.Proxy, cfg.Server = t.Proxy, t.Server
-	cfg.Ring, cfg.Clients = t.Accounts.ring(cfg, env), t.Packs
+	cfg.Ring, cfg.Clients = t.Accounts.ring(cfg, env), b.clients(t.Packs, root)
 	for _, file := range []*string{&cfg.Server.TLSCert, &cfg.Server.TLSKey, &cfg.Server.Socket,
 		&cfg.Proxy.TLSCert, &cfg.Proxy.TLSKey, &cfg.Proxy.AdminSocket} {
 		if *file != "" {
