@@ -15,7 +15,7 @@
 //     first byte is shown. What a client saw is what its retries get.
 //   - Of any number of simultaneous duplicates, in any number of processes on one
 //     store, one is executed. A handler may take longer than its lease: it is
-//     renewed.
+//     renewed. Where machines share a store, its clock counts; see Clock.
 //   - After a crash or a cut-off call the outcome is unknown, which is an answer
 //     of its own (409 outcome-unknown, with a reference): neither executed again
 //     nor stuck. A probe, a person, or Rule.AfterCrash resolves it.
