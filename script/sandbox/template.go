@@ -19,6 +19,10 @@ const (
 	// closely: more than any one frame leaves untouched.
 	deepWindow = 8 * block
 
+	// uncollected is how much an evaluation may add to the memory without that its garbage is looked for: to look costs more than
+	// the evaluation of most scripts, which leave none.
+	uncollected = wasmPage
+
 	// firstCollection is how much a phase allocates before the engine first looks for
 	// garbage: most end long before it pays.
 	firstCollection = 256 << 10
@@ -39,6 +43,7 @@ type template struct {
 	stack uint64
 	parts []part // of [stackTop, size), in order and without gaps
 	own   int    // bytes that are not shared with the base
+	used  int    // of a base: bytes that the engine has in use
 	image []byte // of a base: the memory from stackTop on, as far as it holds data
 }
 
@@ -50,14 +55,15 @@ type part struct {
 
 // freeze makes a template of what in holds. base may be nil.
 func freeze(in *instance, base *template) (*template, error) {
-	if err := in.settle(); err != nil {
+	used, err := in.settle(base)
+	if err != nil {
 		return nil, err
 	}
 	mem, ok := in.mem.Read(0, in.mem.Size())
 	if !ok {
 		return nil, fmt.Errorf("sandbox: memory of %d bytes cannot be read", in.mem.Size())
 	}
-	t := &template{size: len(mem), stack: in.sp.Get()}
+	t := &template{size: len(mem), stack: in.sp.Get(), used: used}
 	if base == nil {
 		t.image = bytes.TrimRight(mem[stackTop:], "\x00")
 		t.image = bytes.Clone(t.image[:(len(t.image)+block-1)/block*block])
@@ -100,14 +106,20 @@ func freeze(in *instance, base *template) (*template, error) {
 
 var zeroBlock [block]byte
 
-// settle frees the garbage that the evaluation left.
-func (in *instance) settle() error {
-	used, err := in.collect()
-	if err != nil {
-		return err
+// settle has a phase look for garbage once it allocated firstCollection, and returns the bytes that are in use, or somewhat more. The
+// garbage that the evaluation left is freed first, if that can be much.
+func (in *instance) settle(base *template) (used int, err error) {
+	grown := -1
+	if base != nil {
+		grown = int(in.mem.Size()) - base.size
+	}
+	if used = wasmPage + grown; grown >= 0 && grown <= uncollected {
+		used += base.used
+	} else if used, err = in.collect(); err != nil {
+		return 0, err
 	}
 	_, err = in.setup("qjs_set_gc_threshold", uint64(used+firstCollection))
-	return err
+	return used, err
 }
 
 // collect frees the garbage and returns the bytes that are in use.
