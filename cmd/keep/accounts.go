@@ -122,8 +122,22 @@ func (a *app) connect(ctx context.Context, name string, f connectFlags, stdin io
 		if err != nil {
 			return err
 		}
-		return a.storeAccount(ctx, m, fresh, content, pack.Title, had)
+		if err := a.storeAccount(ctx, m, fresh, content, pack.Title, had); err != nil {
+			return err
+		}
+		if missing := daemon.NotGranted(fresh, scopesOf(cfg, pack, f)); content.Access != "" && len(missing) > 0 {
+			fmt.Fprintf(a.Err, "The service did not name %s among the scopes that it gave: a tool that needs it may be refused. To allow it, connect again: keep connect %s --name %s\n",
+				terminal.Clean(strings.Join(missing, ", ")), pack.Name, fresh.Name)
+		}
+		return nil
 	})
+}
+
+// scopesOf returns the scopes that a service is asked for.
+func scopesOf(cfg *config.Config, pack config.Pack, f connectFlags) []string {
+	scopes := slices.Concat(cfg.Scopes(pack), f.scopes)
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
 }
 
 // replaced returns the account that is there under the name of fresh, zero: none, and says that it will be replaced:
@@ -166,9 +180,7 @@ func (a *app) storeAccount(ctx context.Context, m *account.Manager, fresh keep.A
 // It asks for the scopes of all tools that keep.toml uses of the pack, so that a second
 // connection of the same account needs no second agreement.
 func (a *app) authorize(ctx context.Context, cfg *config.Config, pack config.Pack, fresh keep.Account, f connectFlags) (keep.Account, seal.Content, error) {
-	scopes := append(cfg.Scopes(pack), f.scopes...)
-	slices.Sort(scopes)
-	scopes = slices.Compact(scopes)
+	scopes := scopesOf(cfg, pack, f)
 	client, err := daemon.OAuthClient(cfg, pack, scopes)
 	if err != nil {
 		return fresh, seal.Content{}, exit.Misusef("%w", err)

@@ -295,6 +295,24 @@ func TestConnectScopes(t *testing.T) {
 	}
 }
 
+// Who connects an account hears which of the scopes that were asked for the service did not give, as where a person took one away: what needs
+// it would be refused at the first call.
+func TestConnectSaysWhatWasNotGiven(t *testing.T) {
+	t.Parallel()
+	d := newDiary(t)
+	allow := func(_ *exec.Cmd, page, _ string) { d.oauth.Allow(d, page, "ann") }
+	if out, status := d.connect(allow); status != exit.Done || strings.Contains(d.talk, "did not name") {
+		t.Errorf("status %d: %s, %s", status, out, d.talk)
+	}
+	out, status := d.connect(allow, "--scopes", "mail.admin") // which the server does not know
+	if want := "The service did not name mail.admin among the scopes that it gave"; status != exit.Done || !strings.Contains(d.talk, want) || !strings.Contains(d.talk, "keep connect diary --name diary") {
+		t.Errorf("status %d: %s, %s; want %q", status, out, d.talk, want)
+	}
+	if list := d.accounts(); len(list) != 1 || strings.Contains(strings.Join(list[0].Scopes, " "), "mail.admin") {
+		t.Errorf("accounts are %+v", list)
+	}
+}
+
 // An OAuth client of its own account is connected without a person, used, and renewed; a wrong
 // secret is a clear end. Neither shows the secret.
 func TestConnectAsTheClientItself(t *testing.T) {

@@ -221,6 +221,15 @@ func CheckCredential(p config.Pack, value string) error {
 	return nil
 }
 
+// notSaid are scopes of OpenID Connect that services give and do not name.
+var notSaid = []string{"openid", "profile", "email", "address", "phone", "offline_access"}
+
+// NotGranted returns which of the scopes that were asked for a service did not name among those that an account has. It may have given a
+// wider one.
+func NotGranted(a keep.Account, asked []string) []string {
+	return slices.DeleteFunc(slices.Clone(asked), func(s string) bool { return slices.Contains(a.Scopes, s) || slices.Contains(notSaid, s) })
+}
+
 // Granted returns an account with what is known of the tokens that it holds. asked are the
 // scopes that were asked for: they count if the service does not say which it gave.
 func Granted(a keep.Account, t oauth.Tokens, asked []string) keep.Account {
