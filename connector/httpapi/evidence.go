@@ -20,7 +20,7 @@ import (
 // marks, of which there is at least one.
 func (l *lookup) proves(record json.RawMessage, entry bool, mut question) bool {
 	fields, err := jsonval.Fields(record)
-	if err != nil || len(fields) == 0 || echo.Denies(fields) {
+	if err != nil || len(fields) == 0 || echo.Denies(fields, entry) {
 		return false
 	}
 	v, err := l.values(mut)

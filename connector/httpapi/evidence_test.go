@@ -229,6 +229,12 @@ func TestWitnessed(t *testing.T) {
 		{"filtered", 200, `[{"id":17,"ref":"tok-1"}]`, connector.Happened},
 		{"filtered", 200, `[{"id":17,"request":"tok-1"}]`, connector.Happened},
 		{"filtered", 200, `[{"id":17,"self":"tok-1"}]`, connector.Retry},
+		// what counts nothing in an answer is a sum of money in an entry; what is not found or failed there denies it
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-1"},"total":0,"count":0}]}`, connector.Happened},
+		{"filtered", 200, `[{"ref":"tok-1","total":0}]`, connector.Happened},
+		{"filtered", 200, `[{"ref":"tok-1","found":false}]`, connector.Retry},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-1"},"success":false}]}`, connector.Retry},
+		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-1"},"exists":false}]}`, connector.Retry},
 		{"filtered", 200, `[{"id":17}]`, connector.Retry}, // ours perhaps: it was asked for by our token
 		{"byToken", 200, `{"request":"tok-1","rows":[]}`, connector.Retry},
 		// an empty search that repeats the question under a name of its own

@@ -273,7 +273,7 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 			found, _ = p.items.find(body)
 		}
 		items, ok := elements(found)
-		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !echo.Denies(fields) {
+		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !echo.Denies(fields, false) {
 			ok = len(found) == 0
 		}
 		if !ok {

@@ -60,7 +60,7 @@ func (t *asked) answers(row json.RawMessage, token string, listed bool) bool {
 		return true
 	}
 	v, err := jsonval.Decode(row)
-	if fields, noObject := jsonval.Fields(row); err != nil || noObject == nil && !listed && echo.Denies(fields) {
+	if fields, noObject := jsonval.Fields(row); err != nil || noObject == nil && !listed && echo.Denies(fields, false) {
 		return false
 	}
 	within := func(text string) bool { return strings.Contains(text, token) }

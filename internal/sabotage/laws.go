@@ -201,7 +201,7 @@ var lawsBreaks = []Break{
 	{"echo-is-evidence", "witnessed", "connector/httpapi/evidence.go",
 		`if !echo.In(name, entry) && valueHolds(value, want, entry) {`, `if _ = name; valueHolds(value, want, entry) {`, "./connector/httpapi -run TestWitnessed"},
 	{"denial-is-evidence", "witnessed", "connector/httpapi/evidence.go",
-		`|| echo.Denies(fields) {`, `{`, "./connector/httpapi -run TestWitnessed"},
+		`|| echo.Denies(fields, entry) {`, `{`, "./connector/httpapi -run TestWitnessed"},
 	{"status-is-absence", "witnessed", "connector/httpapi/reconcile.go",
 		`return connector.Answer{Verdict: connector.Unwitnessed}`, `return connector.Answer{Verdict: connector.Absent}`, "./connector/httpapi -run TestWitnessed"},
 	{"other-records-are-absence", "witnessed", "connector/httpapi/reconcile.go",

@@ -25,8 +25,8 @@ func In(name string, entry bool) bool {
 	return slices.Contains(names, name) || !entry && slices.Contains(ofAnswers, name)
 }
 
-// Denies reports whether a record says itself that there is nothing.
-func Denies(fields map[string]json.RawMessage) bool {
+// Denies reports whether a record says itself that there is nothing: an entry of a list, of which a count or a total is data, or a whole answer.
+func Denies(fields map[string]json.RawMessage, entry bool) bool {
 	for name, raw := range fields {
 		switch value := strings.TrimSpace(string(raw)); strings.ToLower(name) {
 		case "found", "exists":
@@ -34,7 +34,7 @@ func Denies(fields map[string]json.RawMessage) bool {
 				return true
 			}
 		case "total", "count", "total_count", "hits":
-			if value == "0" {
+			if value == "0" && !entry {
 				return true
 			}
 		}
