@@ -241,6 +241,8 @@ func (t *tool) mutateVerdict(a answer) verdict {
 		return verdict{keep.ClassUnknown, "without a body"}
 	case a.cut:
 		return verdict{}
+	case a.isJSON() && failure(a.body) != "":
+		return verdict{keep.ClassUnknown, "but the answer says that it failed; say with refused_if what was not done then, or with applied_if what was"}
 	case !a.isJSON() && (a.claimsJSON() || t.spec.Result != nil):
 		return verdict{keep.ClassUnknown, "but the answer is not JSON"}
 	case t.spec.Result != nil && string(bytes.TrimSpace(a.body)) == "null":

@@ -9,7 +9,9 @@
 //	204 without a body; 2xx with text          applied
 //	2xx with an HTML page, broken JSON, or cut
 //	off; other 2xx without a body; text where
-//	a result schema is given                    unknown
+//	a result schema is given; a JSON object
+//	that says that it failed (success or ok is
+//	false, error or errors is not empty)        unknown
 //	400 404 405 409 410 413 415 422 501          did not happen, logic
 //	401 403                                      did not happen, permission (unauthenticated, forbidden)
 //	429, and the statuses of not_executed        did not happen, transient

@@ -253,6 +253,10 @@ var edgesBreaks = []Break{
 		`req.Header.Set("Cache-Control", "no-cache")`, `_ = req`, "./connector/httpapi -run TestAnswerOfACache"},
 	{"credential-is-not-asked-for-after-a-draft", "explained", "connector/httpapi/start.go",
 		`case !a.ok() && !slices.Contains(r.start.absent, a.status):`, `case false:`, "./connector/httpapi -run TestGoneMeansApplied"},
+	{"success-that-says-it-failed-is-one", "witnessed", "connector/httpapi/answer.go",
+		`	case a.isJSON() && failure(a.body) != "":
+`, `	case false && failure(a.body) != "":
+`, "./connector/httpapi -run TestSuccessThatSaysItFailed"},
 	{"record-over-nothing-is-none", "witnessed", "connector/internal/echo/echo.go",
 		`value == "0" && !entry {`, `value == "0" {`, "./connector/httpapi -run TestWitnessed"},
 	{"answer-that-counts-nothing-has-it", "witnessed", "connector/internal/echo/echo.go",

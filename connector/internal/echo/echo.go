@@ -42,6 +42,9 @@ func Denies(fields map[string]json.RawMessage, entry bool) bool {
 	return Fails(fields)
 }
 
+// noErrors are how services write that there is no error.
+var noErrors = []string{"null", "[]", `""`, "false", "{}", "0", `"0"`}
+
 // Fails reports whether an answer says itself that something of it failed.
 func Fails(fields map[string]json.RawMessage) bool {
 	for name, raw := range fields {
@@ -55,7 +58,7 @@ func Fails(fields map[string]json.RawMessage) bool {
 				return true
 			}
 		case "error", "errors":
-			if value != "null" && value != "[]" && value != `""` && value != "false" && value != "{}" {
+			if !slices.Contains(noErrors, value) {
 				return true
 			}
 		}
