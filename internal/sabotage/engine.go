@@ -2,6 +2,8 @@ package main
 
 // engineBreaks are about what an execution does, and in which order.
 var engineBreaks = []Break{
+	{"engine-starts-within-the-limit-of-a-phase", "explained", "script/sandbox/sandbox.go",
+		`limits.CPU, in.phase.limits.Wall = bootTime, bootTime`, `limits.CPU = bootTime`, "./script/sandbox -run TestWallLimitIsOfPhases"},
 	{"breaker-that-is-open-asks-nobody", "explained", "operator/breaker.go",
 		`err = o.askAboutBreaker(ctx, r, s)`, `_ = o.askAboutBreaker`, "./engine -run TestBreakerAsksAgain"},
 	{"tool-that-is-back-is-not-asked", "doubt-is-not-failure", "engine/actor.go",

@@ -166,7 +166,7 @@ func (rt *Runtime) bootStep(ctx context.Context, f func(in *instance) error) err
 	}
 	defer in.close()
 	in.phase = &phase{rt: rt, ctx: ctx, in: in, limits: rt.limits}
-	in.phase.limits.CPU = bootTime // no script runs
+	in.phase.limits.CPU, in.phase.limits.Wall = bootTime, bootTime // no script runs
 	in.phase.resumeClock()
 	if err := rt.initialize(in); err != nil {
 		return err
