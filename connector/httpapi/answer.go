@@ -52,6 +52,9 @@ func read(resp *http.Response) answer {
 	if len(a.body) > maxBody {
 		a.body, a.cut = a.body[:maxBody], true
 	}
+	if rest, marked := bytes.CutPrefix(a.body, []byte("\ufeff")); marked && a.claimsJSON() { // some services write it before JSON (RFC 8259, 8.1)
+		a.body = rest
+	}
 	return a
 }
 

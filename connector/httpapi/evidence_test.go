@@ -229,6 +229,8 @@ func TestWitnessed(t *testing.T) {
 		{"filtered", 200, `[{"id":17,"ref":"tok-1"}]`, connector.Happened},
 		{"filtered", 200, `[{"id":17,"request":"tok-1"}]`, connector.Happened},
 		{"filtered", 200, `[{"id":17,"self":"tok-1"}]`, connector.Retry},
+		{"filtered", 200, "\ufeff" + `[{"id":17,"ref":"tok-1"}]`, connector.Happened},
+		{"complete", 200, "\ufeff" + `{"data":[]}`, connector.Absent},
 		// what counts nothing in an answer is a sum of money in an entry; what is not found or failed there denies it
 		{"complete", 200, `{"data":[{"metadata":{"keep_id":"tok-1"},"total":0,"count":0}]}`, connector.Happened},
 		{"filtered", 200, `[{"ref":"tok-1","total":0}]`, connector.Happened},

@@ -333,7 +333,9 @@ func TestBodies(t *testing.T) {
 		{"JSON", j, ` {"a":1} `, `{"a":1}`, ""},
 		{"JSON of a problem type", "application/problem+json; charset=utf-8", `[1]`, `[1]`, ""},
 		{"object as text", "text/plain", `{"a":1}`, `{"a":1}`, ""},
+		{"JSON behind the mark of UTF-8", j, "\ufeff" + `{"a":1}`, `{"a":1}`, ""}, // which readers may pass over (RFC 8259, 8.1), and some services write
 		{"nothing", j, "", "", ""},
+		{"the mark alone", j, "\ufeff", "", ""},
 		{"null", j, "null", "", ""},
 		{"text", "text/csv", "a,b", `{"status":200,"text":"a,b","type":"text/csv"}`, ""},
 		{"bytes", "image/png", "\xff\x00", `{"base64":"/wA=","status":200,"type":"image/png"}`, ""},
