@@ -108,12 +108,18 @@ func isBool(v any, text string) bool {
 // shortestCut is how long a column is, at least, whose service cuts what is longer. Below it, a beginning of a text is another text.
 const shortestCut = 32
 
-// isCut reports whether got may be the beginning of want, cut to the size of a column or with an ellipsis.
+// isCut reports whether got may be the beginning of want, cut to the size of a column or with an ellipsis. One that ends within a number is
+// another one of a series.
 func isCut(got, want string) bool {
 	start := strings.TrimSpace(strings.TrimSuffix(got, "...")) // which NFKC makes of …
-	marked := start != got && start != ""
-	return len(start) < len(want) && strings.HasPrefix(want, start) && (marked || utf8.RuneCountInString(start) >= shortestCut)
+	if start == "" || len(start) >= len(want) || !strings.HasPrefix(want, start) {
+		return false
+	}
+	within := isDigit(start[len(start)-1]) && isDigit(want[len(start)])
+	return start != got || utf8.RuneCountInString(start) >= shortestCut && !within
 }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // isNumber reports whether a text is a number as JSON writes it.
 func isNumber(s string) bool {

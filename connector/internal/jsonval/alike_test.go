@@ -32,6 +32,8 @@ func TestAlike(t *testing.T) {
 		{`"…"`, `"a long title"`, false},
 		{`"` + long + `"`, `"` + long[:64] + `"`, false},
 		{`"order-1"`, `"order-12"`, false},
+		{`"a reminder of the invoice of customer 1"`, `"a reminder of the invoice of customer 12"`, false}, // the one before
+		{`"a reminder of the invoice of customer "`, `"a reminder of the invoice of customer 12"`, true},
 		// times
 		{`"2026-11-30T12:00:00.000Z"`, `"2026-11-30T13:00:00+01:00"`, true},
 		{`"2026-11-30T12:00:00+0000"`, `"2026-11-30T12:00:00Z"`, true},
