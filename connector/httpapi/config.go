@@ -108,7 +108,8 @@ type Tool struct {
 
 	// AppliedIf and RefusedIf recognise answers that say in their body or header what
 	// the status doesn't. RefusedIf is looked at first, and the first match decides.
-	// With AppliedIf, a 2xx that none of its conditions matches is unknown.
+	// With AppliedIf, a 2xx that none of its conditions matches is unknown. Without it, so is one
+	// to a change whose JSON says that it failed: success or ok is false, or there are errors.
 	AppliedIf []Condition `toml:"applied_if"`
 	RefusedIf []Condition `toml:"refused_if"`
 
