@@ -10,10 +10,6 @@ var edgesBreaks = []Break{
 		`	if !insecure(address) {
 `, `	if insecure(address) || true {
 `, "./cmd/keep/internal/config -run TestCredentialWithoutTLS"},
-	{"credential-leaves-without-tls", "no-ambient-power", "cmd/keep/internal/config/secret.go",
-		`	if !insecure(address) {
-`, `	if insecure(address) || true {
-`, "./cmd/keep/internal/config -run TestCredentialWithoutTLS"},
 	// accounts.
 	{"key-that-is-forgotten-counts-as-revoked", "explained", "host/account/renew.go",
 		`			left = leftKey

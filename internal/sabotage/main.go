@@ -137,7 +137,7 @@ func run(args []string, out io.Writer) error {
 	only := flags.String("only", "", "try only breaks with this `text` in their name or file")
 	from := flags.String("from", "", "begin with the break of this `name`")
 	list := flags.Bool("list", false, "list the breaks and try none")
-	fit := flags.Bool("fit", false, "only look whether each break finds the line that it changes")
+	fit := flags.Bool("fit", false, "only look whether each break finds the line that it changes, and has a name of its own")
 	with := flags.String("with", "", "run these `arguments` of go test instead of the named ones: what does one test notice?")
 	verbose := flags.Bool("v", false, "print what the tests said")
 	if err := flags.Parse(args); err != nil {
@@ -211,10 +211,15 @@ func tryAll(ctx context.Context, root string, breaks []Break, verbose bool, out 
 	return count, nil
 }
 
-// fitting returns an error for each break that does not find its line.
+// fitting returns an error for each break that does not find its line, or has the name of another one.
 func fitting(root string) error {
 	var errs []error
+	names := make(map[string]bool)
 	for _, b := range breaks {
+		if names[b.Name] {
+			errs = append(errs, fmt.Errorf("%s: two breaks have that name", b.Name))
+		}
+		names[b.Name] = true
 		_, err := b.patched(root)
 		errs = append(errs, err)
 	}
