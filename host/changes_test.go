@@ -16,7 +16,7 @@ import (
 // none in particular.
 func await(t *testing.T, s *feed.Subscription, wf keep.WorkflowName, want ...feed.Kind) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for len(want) > 0 {
 		batch, err := s.Next(ctx)

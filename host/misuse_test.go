@@ -91,7 +91,7 @@ func TestRunNeedsAHostsFile(t *testing.T) {
 	}
 	defer other.Close()
 	for name, run := range map[string]func(context.Context) error{"Run": other.Run, "RunUntilIdle": other.RunUntilIdle} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := run(ctx)
 		cancel()
 		if !errors.Is(err, sqlite.ErrNotHost) || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "Config.Host") {
@@ -277,7 +277,7 @@ func TestRunEndsWithItsStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := run(h, ctx); !errors.Is(err, keep.ErrClosed) || ctx.Err() != nil {
 			t.Errorf("%s: %v, want ErrClosed", name, err)
 		}

@@ -34,7 +34,7 @@ func runGo(t *testing.T, tools []connector.Tool, handlers ...handler.Handler) (k
 		_, err = h.Deploy(t.Context(), w)
 	}
 	if err == nil {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err = h.RunUntilIdle(ctx)
 	}

@@ -144,7 +144,7 @@ type world struct {
 
 // newWorld returns a world in memory.
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, mem: memory.New(), service: newService(), policy: policy.Default(), limit: 30 * time.Second}
+	w := &world{t: t, mem: memory.New(), service: newService(), policy: policy.Default(), limit: 2 * time.Minute}
 	t.Cleanup(w.close)
 	return w
 }
