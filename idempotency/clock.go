@@ -8,11 +8,11 @@ import (
 	"github.com/keep-run/keep/internal/dbclock"
 )
 
-// A Clock is a store with a time of its own, since several machines keep records in it whose
-// clocks may differ: by more than a lease, and a living owner would be taken for a dead one. Leases,
-// doubts and ends count by it then, and by the clock of the process with every other store. A
-// guard asks for it three times in a lease while there are requests, and counts on by its monotonic
-// clock in between. It has the methods of Store because it is one.
+// A Clock is a store that tells the time. A store that several machines share should be one: their
+// clocks may differ, and if they differ by more than a lease, an owner that is alive is taken for
+// dead. With a Clock, leases, settle times and expiry are measured by the store's clock; with any
+// other store, by the clock of the process. A guard reads it three times per lease while there are
+// requests, and adds what its monotonic clock says in between. It has the methods of Store because it is one.
 type Clock interface {
 	Store
 

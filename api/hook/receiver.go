@@ -258,9 +258,9 @@ func (r *Receiver) publish(w http.ResponseWriter, req *http.Request, h *Hook, id
 	switch {
 	case created:
 		c.Accepted = 1
-	case h.saysElse(ev, payload):
+	case h.differs(ev, payload):
 		c.Refused, c.LastRefusedAt = 1, now
-		c.LastRefusal = fmt.Sprintf("a delivery with the id %q has another payload than the one before, which stays: its id (%s) is not one of each delivery", id, h.ID)
+		c.LastRefusal = fmt.Sprintf("a second delivery with the id %q has another payload, and the first one was kept: the id in keep.toml (%s) must be different for each delivery", id, h.ID)
 		r.log.WarnContext(req.Context(), "delivery dropped", "hook", h.Name, "why", c.LastRefusal)
 	default:
 		c.Repeated = 1
@@ -276,9 +276,10 @@ func ofAnotherHook(by keep.Publisher, h *Hook) bool {
 	return strings.HasPrefix(string(by), string(keep.HookPublisher(""))) && by != keep.HookPublisher(h.Name)
 }
 
-// saysElse reports whether a delivery under the id of an event that h delivered says something else, where keep.toml says what the id is: it may be that
-// of a thing which is delivered whenever it changes. What a service repeats under an id of its own may differ in how often it was sent.
-func (h *Hook) saysElse(ev keep.Event, payload json.RawMessage) bool {
+// differs reports whether a delivery has another payload than the event that h made of an earlier one with the same id. It looks only where keep.toml says
+// what the id is, which may be the id of an object that is sent again whenever it changes. Where the scheme has the id, a service that sends a delivery
+// again may change it, as Stripe does with pending_webhooks.
+func (h *Hook) differs(ev keep.Event, payload json.RawMessage) bool {
 	if h.ID == "" || ev.CreatedBy != keep.HookPublisher(h.Name) {
 		return false
 	}

@@ -522,7 +522,7 @@ func TestIDOfAThing(t *testing.T) {
 		t.Errorf("of an equal delivery: %+v", c)
 	}
 	send(`{"id": 1, "state": "paid"}`, `"repeated":true`)
-	if c := w.count("h"); c.Accepted != 1 || c.Repeated != 1 || c.Refused != 1 || !strings.Contains(c.LastRefusal, `the id "1" has another payload`) || !strings.Contains(c.LastRefusal, "$.id") {
+	if c := w.count("h"); c.Accepted != 1 || c.Repeated != 1 || c.Refused != 1 || !strings.Contains(c.LastRefusal, `the id "1" has another payload, and the first one was kept`) || !strings.Contains(c.LastRefusal, "$.id") {
 		t.Errorf("of one that says something else: %+v", c)
 	}
 	if events := w.events(); len(events) != 1 || !strings.Contains(string(events[0].Payload), "new") {

@@ -19,8 +19,8 @@ const (
 	// closely: more than any one frame leaves untouched.
 	deepWindow = 8 * block
 
-	// uncollected is how much an evaluation may add to the memory without that its garbage is looked for: to look costs more than
-	// the evaluation of most scripts, which leave none.
+	// uncollected is by how much an evaluation may grow the memory before its garbage is collected. A collection
+	// costs a third of a load, and most scripts leave no garbage.
 	uncollected = wasmPage
 
 	// firstCollection is how much a phase allocates before the engine first looks for
