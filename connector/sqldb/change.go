@@ -154,7 +154,7 @@ func (m *mutator) Mutate(ctx context.Context, mut keep.Mutation) (connector.Rece
 
 // change runs the statement.
 func (m *mutator) change(ctx context.Context, s session, p changeParams) (connector.Receipt, error) {
-	t, err := m.db.table(ctx, m.Tool.Name, s, p.Table)
+	t, err := m.db.called(ctx, m.Tool.Name, s, p.Table)
 	if err != nil {
 		return connector.Receipt{}, err
 	}

@@ -7,7 +7,9 @@
 //	tables    = ["invoices", "customers"]                        # empty: all
 //
 // Scripts pass no SQL. Names of tables and columns are looked up in the catalog
-// and quoted; values are bound. A table is "name", or "schema.name" in Postgres.
+// and quoted; values are bound. A table is "name", or "schema.name" in Postgres where
+// "name" is another table, or none: conditions of grants and approvals compare names, so a
+// table has one. What tables lists has the name that it has there.
 //
 //	list({table, where, columns, order_by, limit, offset})  rows
 //	getById({table, id})                                     row or null

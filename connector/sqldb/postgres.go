@@ -281,11 +281,11 @@ func (s *postgresSession) query(ctx context.Context, query string, args []any, e
 
 // describe finds a table by the search path, or by its schema.
 func (s *postgresSession) describe(ctx context.Context, name string) (*table, error) {
-	quoted := quote(name)
+	quoted, own := quote(name), name
 	if schema, rest, ok := strings.Cut(name, "."); ok {
-		quoted = quote(schema) + "." + quote(rest)
+		quoted, own = quote(schema)+"."+quote(rest), rest
 	}
-	const columns = `SELECT c.oid::text, n.nspname, c.relname, a.attname, tn.nspname, t.typname, t.typcategory::text
+	const columns = `SELECT c.oid::text, pg_table_is_visible(c.oid)::text, c.relname, a.attname, tn.nspname, t.typname, t.typcategory::text
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 		JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace tn ON tn.oid = t.typnamespace
@@ -294,9 +294,15 @@ func (s *postgresSession) describe(ctx context.Context, name string) (*table, er
 	var t *table
 	oid := ""
 	err := s.query(ctx, columns, []any{quoted}, func(v []any) error {
+		if v[2].(string) != own { // what is too long for a name is cut, and would be another table
+			return nil
+		}
 		if t == nil {
 			t = &table{quoted: quoted}
 			oid = v[0].(string)
+			if own != name && v[1].(string) == "true" {
+				t.short = own
+			}
 		}
 		t.columns = append(t.columns, postgresColumn(v[3].(string), v[4].(string), v[5].(string), v[6].(string)))
 		return nil

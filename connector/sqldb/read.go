@@ -105,7 +105,7 @@ func (db *database) bad(tool string, err error) *keep.Failure {
 
 // list returns an array of rows.
 func (db *database) list(ctx context.Context, s session, p readParams) (json.RawMessage, error) {
-	t, err := db.table(ctx, "list", s, p.Table)
+	t, err := db.called(ctx, "list", s, p.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (db *database) buildList(q *statement, p readParams) ([]column, error) {
 
 // getByID reads by the primary key, which must be one column.
 func (db *database) getByID(ctx context.Context, s session, p readParams) (json.RawMessage, error) {
-	t, err := db.table(ctx, "getById", s, p.Table)
+	t, err := db.called(ctx, "getById", s, p.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (db *database) getByID(ctx context.Context, s session, p readParams) (json.
 
 // getByKey reads by any unique key.
 func (db *database) getByKey(ctx context.Context, s session, p readParams) (json.RawMessage, error) {
-	t, err := db.table(ctx, "getByUniqueKey", s, p.Table)
+	t, err := db.called(ctx, "getByUniqueKey", s, p.Table)
 	if err != nil {
 		return nil, err
 	}

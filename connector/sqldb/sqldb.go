@@ -38,7 +38,7 @@ type Config struct {
 	// URL is postgres://…, or sqlite:path. It may hold a password.
 	URL string `toml:"url"`
 
-	// Tables are those that scripts may use. Empty: all but the ledger table
+	// Tables are those that scripts may use, as scripts call them. Empty: all but the ledger table
 	// and the database's own.
 	Tables []string `toml:"tables"`
 

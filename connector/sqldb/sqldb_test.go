@@ -469,7 +469,9 @@ func TestPostgresValues(t *testing.T) {
 			t.Errorf("%s = %s, %v; want %s", c.in, got, err, c.want)
 		}
 	}
-	if got, err := read(t, conn, "list", `{"table":"`+db.one(t, "SELECT current_schema()")+`.v","where":{"by":{"base64":"/wA="}},"columns":["by"]}`); err != nil || got != `[{"by":{"base64":"/wA="}}]` {
+	inSchema := db.one(t, "SELECT current_schema()") + ".v"
+	conn = open(t, sqldb.Config{URL: db.url, Tables: []string{inSchema}})
+	if got, err := read(t, conn, "list", `{"table":"`+inSchema+`","where":{"by":{"base64":"/wA="}},"columns":["by"]}`); err != nil || got != `[{"by":{"base64":"/wA="}}]` {
 		t.Errorf("by bytes in a schema: %s, %v", got, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 // A table is what the catalog says about one.
 type table struct {
 	quoted  string // for SQL, with its schema
+	short   string // the name without its schema, if that means this table, too; empty: it is what was asked for, or another table
 	columns []column
 	primary []string   // columns of the primary key; empty: none
 	unique  [][]string // columns of each unique index, the primary key included
@@ -44,7 +45,7 @@ const (
 // quote makes an identifier of a name.
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// table looks a table up for a script.
+// table looks up the table of a call or a record.
 func (db *database) table(ctx context.Context, tool string, s session, name string) (*table, error) {
 	switch {
 	case name == "" || strings.ContainsRune(name, 0):
@@ -60,6 +61,16 @@ func (db *database) table(ctx context.Context, tool string, s session, name stri
 		return nil, db.failf(tool, keep.ClassPrecondition, "no-table", "there is no table %q", name)
 	}
 	return t, nil
+}
+
+// called looks up what a script calls. A condition of a grant or an approval compares names, so a table has one: the short one, but
+// for what the configuration lists.
+func (db *database) called(ctx context.Context, tool string, s session, name string) (*table, error) {
+	t, err := db.table(ctx, tool, s, name)
+	if err == nil && t.short != "" && !slices.Contains(db.tables, name) {
+		return nil, db.failf(tool, keep.ClassLogic, "table-name", "the table %q: call it %q, its name without the schema, by which conditions know it; or list it in tables of the connection", name, t.short)
+	}
+	return t, err
 }
 
 // allows reports whether scripts may use a table.
