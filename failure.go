@@ -65,6 +65,8 @@ type Failure struct {
 	// the wait of a run. Empty: it is another failure.
 	Budget     string `json:"budget,omitempty"`
 	BudgetRule string `json:"budget_rule,omitempty"`
+	// BudgetAmount is what the call would count in it; zero: an older version of Keep did not say.
+	BudgetAmount Amount `json:"budget_amount,omitempty"`
 
 	// Item is the item in whose handler a script failed that may be repaired; empty: none.
 	Item string `json:"item,omitempty"`

@@ -145,7 +145,7 @@ func (e *Engine) budgetState(ctx context.Context, name string) (s budget.State, 
 func (x *execution) askBudget(ctx context.Context, e *overBudgetError) error {
 	now := x.e.Now()
 	f := &keep.Failure{Class: keep.ClassPermission, Code: keep.CodeBudget, Tool: e.call.Tool, At: x.callAt, Message: e.Error(),
-		Budget: e.rule.Name, BudgetRule: e.rule.Mark()}
+		Budget: e.rule.Name, BudgetRule: e.rule.Mark(), BudgetAmount: e.amount}
 	v := lifecycle.Consequence{Status: keep.StatusApproval, Retry: !e.roomAt.IsZero()}
 	if !e.roomAt.IsZero() && !e.roomAt.After(now) {
 		e.roomAt = now.Add(time.Second) // another budget had no room

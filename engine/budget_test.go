@@ -534,6 +534,71 @@ func TestBudgetCountsDoubt(t *testing.T) {
 	})
 }
 
+// A run that waits for room that a call in doubt had looks again when that is known not to have happened: nothing else names a time
+// at which there is room, and the question says what is not so any more.
+func TestBudgetIsGivenBackToWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.crowd(2, 1)
+		w.budget(1, "")
+		w.service.level = keep.LevelNone
+		w.service.onCall = func(n int) (bool, error) {
+			switch n {
+			case 1:
+				return false, noAnswer(n)
+			case 2:
+				return false, keep.Failf(keep.ClassLogic, "http-422", "no")
+			}
+			return true, nil
+		}
+		w.run()
+		settle := func(calls, asked int) {
+			e := w.engine()
+			if err := e.SettleBudgets(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.runEngine(e, time.Hour/4); err != nil {
+				t.Fatal(err)
+			}
+			qs := w.questions()
+			budgets := 0
+			for _, q := range qs {
+				if q.Kind == keep.AskBudget {
+					budgets++
+				}
+			}
+			if w.service.calls != calls || budgets != asked {
+				t.Fatalf("%d calls, questions %+v; want %d calls, and %d about the budget", w.service.calls, qs, calls, asked)
+			}
+		}
+		settle(1, 1) // there is no room: nothing changes
+		runs := len(w.allRuns())
+		settle(1, 1)
+		if n := len(w.allRuns()); n != runs {
+			t.Errorf("%d runs after a look that found no room, want %d", n, runs)
+		}
+		for _, q := range w.questions() {
+			if q.Kind == keep.AskUnknownOutcome {
+				if err := w.operator().Decide(t.Context(), q.ID, keep.Decision{Action: keep.DidNotHappen, By: "ann"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		w.run()
+		settle(3, 0)
+	})
+}
+
+// allRuns returns the runs of all workflows.
+func (w *world) allRuns() []keep.Run {
+	w.t.Helper()
+	runs, _, err := w.store.Runs(w.t.Context(), keep.RunFilter{}, keep.Page{Limit: 1000})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return runs
+}
+
 func noAnswer(n int) error {
 	if n == 1 {
 		return keep.Failf(keep.ClassUnknown, "timeout", "no answer")

@@ -36,7 +36,7 @@ func (o *Operator) decideBudget(ctx context.Context, q keep.Escalation, d keep.D
 	if err := o.changeBudget(ctx, q.Budget, func(*budget.State) error { return nil }); err != nil {
 		return err
 	}
-	return o.settleBudgets(ctx, func(keep.Run) bool { return false })
+	return o.settleBudgets(ctx, func(context.Context, keep.Run) (bool, error) { return false, nil })
 }
 
 // stop pauses a workflow. Of one that is paused already the note says why, and stays.
@@ -153,25 +153,57 @@ func (o *Operator) budgetRule(name string) (budget.Rule, bool) {
 
 // SettleBudgets lets the runs continue that wait for a budget about which nothing is asked any
 // more: the first of them that finds no room asks anew. Those whose budget has another rule than when they
-// found no room look again although something is asked. It does what is left to do, so
-// that any host may do it at any time, and several may at once.
+// found no room look again although something is asked, and so do those for whose call there is room now, since another one is
+// known not to have happened. It does what is left to do, so that any host may do it at any time, and several may at once.
 func (o *Operator) SettleBudgets(ctx context.Context) error {
-	return o.settleBudgets(ctx, o.ruleChanged)
+	balances := make(map[string]budget.Balance)
+	return o.settleBudgets(ctx, func(ctx context.Context, r keep.Run) (bool, error) {
+		if !o.executes(r.Workflow) {
+			return false, nil
+		}
+		rule, configured := o.budgetRule(r.Error.Budget)
+		if !configured || rule.Mark() != r.Error.BudgetRule {
+			return true, nil
+		}
+		b, known := balances[rule.Name]
+		if !known {
+			var err error
+			if b, err = o.balance(ctx, rule); err != nil {
+				return false, err
+			}
+			balances[rule.Name] = b
+		}
+		return r.Error.BudgetAmount > 0 && b.Fits(r.Error.BudgetAmount), nil
+	})
 }
 
-// ruleChanged reports whether the budget that r waits for has another rule now, or none. The host that has the
-// workflow knows: another one, or a command, may have other files.
-func (o *Operator) ruleChanged(r keep.Run) bool {
-	if _, executesNothing := o.cfg.Executor.(nobody); executesNothing {
+// executes reports whether the host has the workflow. It knows by which rules its calls are judged: another one, or a
+// command, may have other files.
+func (o *Operator) executes(w keep.WorkflowName) bool {
+	if _, nothing := o.cfg.Executor.(nobody); nothing {
 		return false
 	}
-	_, ours := o.cfg.Executor.Epoch(r.Workflow)
-	rule, configured := o.budgetRule(r.Error.Budget)
-	return ours && !(configured && rule.Mark() == r.Error.BudgetRule)
+	_, ours := o.cfg.Executor.Epoch(w)
+	return ours
 }
 
-// settleBudgets is SettleBudgets, by what says that the rule of a run's budget changed.
-func (o *Operator) settleBudgets(ctx context.Context, changed func(keep.Run) bool) error {
+// balance returns how a budget stands.
+func (o *Operator) balance(ctx context.Context, rule budget.Rule) (b budget.Balance, err error) {
+	now := o.now()
+	row, err := o.store.Gate(ctx, keep.BudgetGate(rule.Name))
+	if err != nil {
+		return b, err
+	}
+	s, err := budget.Read(row, func(id keep.EscalationID) (keep.Escalation, error) { return o.store.Escalation(ctx, id) })
+	if err != nil {
+		return b, err
+	}
+	spent, err := o.store.Spent(ctx, rule.Names(), now.Add(-rule.Per), "")
+	return rule.Standing(s, spent, now), err
+}
+
+// settleBudgets is SettleBudgets, by what says that a run looks again although something is asked.
+func (o *Operator) settleBudgets(ctx context.Context, looksAgain func(context.Context, keep.Run) (bool, error)) error {
 	filter := keep.RunFilter{Status: keep.StatusApproval, Open: true}
 	var asked map[string]bool
 	for r, err := range store.All(ctx, o.store.Runs, filter, keep.Page{Limit: 500, Bare: true}) {
@@ -186,8 +218,14 @@ func (o *Operator) settleBudgets(ctx context.Context, changed func(keep.Run) boo
 				return err
 			}
 		}
-		if asked[r.Error.Budget] && !changed(r) {
-			continue
+		if asked[r.Error.Budget] {
+			again, err := looksAgain(ctx, r)
+			if err != nil {
+				return err
+			}
+			if !again {
+				continue
+			}
 		}
 		if err := o.continueSpending(ctx, r.ID); err != nil {
 			return fmt.Errorf("continue run %s: %w", r.ID, err)
