@@ -304,6 +304,28 @@ func (o *overlay) Mutation(ctx context.Context, key keep.MutationKey) (keep.Muta
 	return o.memory.Mutation(ctx, key)
 }
 
+// Mutations returns the records of an item with those of the base: a run looks among them for calls that were made when their tool
+// had another name or identity. Other lists are of the rehearsal alone.
+func (o *overlay) Mutations(ctx context.Context, f keep.MutationFilter, p keep.Page) ([]keep.Mutation, string, error) {
+	if o.base == nil || f.Item == "" {
+		return o.memory.Mutations(ctx, f, p)
+	}
+	mine, err := whole(ctx, o.memory.Mutations, f)
+	if err != nil {
+		return nil, "", err
+	}
+	theirs, err := whole(ctx, o.base.Mutations, f)
+	if err != nil {
+		return nil, "", o.known(err)
+	}
+	for _, m := range theirs {
+		if !slices.ContainsFunc(mine, func(o keep.Mutation) bool { return o.Key == m.Key }) {
+			mine = append(mine, m)
+		}
+	}
+	return mine, "", nil
+}
+
 // Rival implements store.Rivals. What the base has was done, or may have been, whatever the rehearsal does.
 func (o *overlay) Rival(ctx context.Context, u keep.Unlike) (keep.Mutation, bool, error) {
 	if o.base != nil {

@@ -35,7 +35,7 @@ type Describer interface {
 func play(cfg Config, c *clock) []connector.Connection {
 	out := make([]connector.Connection, 0, len(cfg.Connections))
 	for _, conn := range cfg.Connections {
-		played := connector.Connection{Name: conn.Name, Connector: conn.Connector, Was: conn.Was, ToolWas: conn.ToolWas}
+		played := connector.Connection{Name: conn.Name, Connector: conn.Connector, Was: conn.Was, ToolWas: conn.ToolWas, New: conn.New, ToolNew: conn.ToolNew}
 		if !cfg.Approved {
 			played.Approve = conn.Approve
 		}

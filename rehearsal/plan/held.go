@@ -15,10 +15,13 @@ import (
 )
 
 // held says which calls would wait: those of a tool whose calls are stopped, and those of a connection that is shut now, with its reads.
-func (p *Plan) held(ctx context.Context, base rehearsal.Base, now time.Time) error {
+// A tool that has another name now is stopped by the one of then.
+func (p *Plan) held(ctx context.Context, cfg Config, now time.Time) error {
+	base := cfg.Base
 	if base == nil {
 		return nil
 	}
+	before := newLive(cfg.Connections).before
 	tools, connections := make(map[keep.ToolName]bool), make(map[string]bool)
 	for _, m := range p.Mutations {
 		tools[m.Tool], connections[m.Tool.Connection()] = true, true
@@ -27,12 +30,14 @@ func (p *Plan) held(ctx context.Context, base rehearsal.Base, now time.Time) err
 		connections[r.Tool.Connection()] = true
 	}
 	for _, t := range slices.Sorted(maps.Keys(tools)) {
-		var s breaker.State
-		if err := readGate(ctx, base, keep.ToolGate(t), &s); err != nil {
-			return err
-		}
-		if s.Open != nil {
-			p.Unknown = append(p.Unknown, fmt.Sprintf("No call of %s is made before a person lets them through (keep inbox): %s.", t, s.Open.Sentence(t)))
+		for _, name := range append([]keep.ToolName{t}, before[t]...) {
+			var s breaker.State
+			if err := readGate(ctx, base, keep.ToolGate(name), &s); err != nil {
+				return err
+			}
+			if s.Open != nil {
+				p.Unknown = append(p.Unknown, fmt.Sprintf("No call of %s is made before a person lets them through (keep inbox): %s.", t, s.Open.Sentence(name)))
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(connections)) {

@@ -18,16 +18,7 @@ func TestMake_says_which_calls_wait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := time.Now()
-	put := func(name string, state any) {
-		t.Helper()
-		text, err := json.Marshal(state)
-		if err == nil {
-			err = w.db.PutGate(t.Context(), keep.Gate{Connection: name, State: text})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(name string, state any) { putState(t, w, name, state) }
 	waits := func() (said []string) {
 		t.Helper()
 		for _, s := range w.plan(t, plan.Config{Base: w.db, Now: now}).Unknown {
@@ -50,5 +41,17 @@ func TestMake_says_which_calls_wait(t *testing.T) {
 	}
 	if got := waits(); !slices.Equal(got, want) {
 		t.Errorf("said %q, want %q", got, want)
+	}
+}
+
+// putState stores what the users of a connection or a tool share.
+func putState(t *testing.T, w *world, name string, state any) {
+	t.Helper()
+	text, err := json.Marshal(state)
+	if err == nil {
+		err = w.db.PutGate(t.Context(), keep.Gate{Connection: name, State: text})
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

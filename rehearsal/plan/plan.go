@@ -217,7 +217,7 @@ func Make(ctx context.Context, cfg Config) (*Plan, error) {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	return p, p.held(ctx, cfg.Base, now)
+	return p, p.held(ctx, cfg, now)
 }
 
 // add plans one workflow.
