@@ -30,20 +30,16 @@ func (a *app) dbCmd() *cobra.Command {
 		Use:   "migrate",
 		Short: "Make the database, or bring its schema up to date",
 		Long: `Migrate makes the database if there is none, and else brings its schema up to
-date. keep run, dev, serve, gateway and proxy do so by themselves when they start, and
-doctor --compact does; this is for those who want it at a time of their own. All else
-refuses an older schema. A file must have no host while it is changed.
+date, and says which it was and which it is. keep run, dev, serve, gateway and proxy do
+so by themselves when they start; this is for those who want it at a time of their own.
+All else refuses an older schema. A file must have no host while it is changed.
 Hosts on Postgres continue meanwhile. If a migration is one that an older host at work
 could not live with, it is refused, and says which hosts to stop first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Opening it in this role has migrated it.
 			return a.withStore(cmd.Context(), database.ToMigrate, func(_ *config.Config, db database.DB) error {
-				if a.JSON {
-					return a.PrintJSON(map[string]string{"db": db.Name()})
-				}
-				fmt.Fprintf(a.Err, "%s is up to date.\n", database.ShortName(db.Name()))
-				return nil
+				return a.printMigrated(db)
 			})
 		},
 	}), &cobra.Command{
@@ -76,6 +72,34 @@ danger holds, and nothing keeps a host from it: run keep db restored first.
 	}, a.sweepCmd())
 	againIfStopped(cmd)
 	return cmd
+}
+
+// A migrated is what keep db migrate --json prints.
+type migrated struct {
+	DB         string `json:"db"`
+	From       *int   `json:"from"` // the schema that was there; null: there was no database
+	To         int    `json:"to"`
+	Migrations int    `json:"migrations"` // how many were made; 0 for a new database, too
+}
+
+// printMigrated says what opening a database has done to its schema.
+func (a *app) printMigrated(db database.DB) error {
+	was, is := db.Schema()
+	m, name := migrated{DB: db.Name(), To: is}, database.ShortName(db.Name())
+	if was > 0 {
+		m.From, m.Migrations = &was, is-was
+	}
+	switch {
+	case a.JSON:
+		return a.PrintJSON(m)
+	case was == 0:
+		fmt.Fprintf(a.Err, "%s was made, with schema %d.\n", name, is)
+	case was < is:
+		fmt.Fprintf(a.Err, "%s has schema %d now, and had %d: %s.\n", name, is, was, terminal.Plural(is-was, "migration"))
+	default:
+		fmt.Fprintf(a.Err, "%s is up to date, with schema %d.\n", name, is)
+	}
+	return nil
 }
 
 // againIfStopped has each verb of cmd say what to do when it was interrupted.

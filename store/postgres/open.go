@@ -138,21 +138,22 @@ func migrationFiles() ([]string, error) {
 	return names, nil
 }
 
-// prepareSchema makes sure that this version of Keep can work on the schema, and
-// returns the number of the last migration that it has itself.
-func prepareSchema(ctx context.Context, pool *pgxpool.Pool, cfg Config) (known int, err error) {
+// prepareSchema makes sure that this version of Keep can work on the schema, and sets what Schema returns.
+func (db *DB) prepareSchema(ctx context.Context) error {
 	files, err := migrationFiles()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	known = len(files)
+	known, pool, cfg := len(files), db.pool, db.cfg
+	db.schema = known
 	version, err := schemaVersion(ctx, pool)
 	if err != nil {
-		return known, err
+		return err
 	}
+	db.was, db.is = version, version
 	if !cfg.ReadOnly {
 		if err := writable(ctx, pool); err != nil {
-			return known, err
+			return err
 		}
 	}
 	if version > 0 && !cfg.ReadOnly {
@@ -161,23 +162,24 @@ func prepareSchema(ctx context.Context, pool *pgxpool.Pool, cfg Config) (known i
 			err = mark.Refuse()
 		}
 		if err != nil {
-			return known, err
+			return err
 		}
 	}
 	switch {
 	case version > known:
-		return known, besideNewer(ctx, pool, known)
+		return besideNewer(ctx, pool, known)
 	case version == known:
-		return known, nil
+		return nil
 	case cfg.ReadOnly && version == 0:
-		return known, keep.ErrNoDatabase
+		return keep.ErrNoDatabase
 	case cfg.ReadOnly, cfg.NoUpgrade && version > 0:
-		return known, fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
+		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
 	}
-	if err := migrate(ctx, pool, files); err != nil {
-		return known, err
+	if db.was, err = migrate(ctx, pool, files); err != nil {
+		return err
 	}
-	return known, besideNewer(ctx, pool, known) // while this one waited, a newer one may have brought it further
+	db.is = max(db.was, known)
+	return besideNewer(ctx, pool, known) // while this one waited, a newer one may have brought it further
 }
 
 // writable refuses a server that takes no changes.
@@ -233,27 +235,28 @@ func foreign(table string) error {
 	return fmt.Errorf("%w: its table %s is of another program; choose another database, or another schema with ?search_path=", keep.ErrForeignDatabase, table)
 }
 
-// migrate brings the schema up to date, in one transaction. Several processes may
+// migrate brings the schema up to date, in one transaction, and returns the version that it found. Several processes may
 // do so at once; one waits for the other.
-func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) error {
-	return pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) error {
+func migrate(ctx context.Context, pool *pgxpool.Pool, files []string) (was int, err error) {
+	err = pgx.BeginTxFunc(ctx, pool, readCommitted, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
 			return err
 		}
-		version, err := schemaVersion(ctx, tx)
-		if err != nil || version >= len(files) {
+		var err error
+		if was, err = schemaVersion(ctx, tx); err != nil || was >= len(files) {
 			return err
 		}
-		if err := beginMigration(ctx, tx, version); err != nil {
+		if err := beginMigration(ctx, tx, was); err != nil {
 			return fmt.Errorf("migrate: %w", late(err))
 		}
-		for i := version; i < len(files); i++ {
+		for i := was; i < len(files); i++ {
 			if err := migrateOne(ctx, tx, files[i], i+1); err != nil {
 				return fmt.Errorf("migrate %s: %w", filepath.Base(files[i]), late(err))
 			}
 		}
 		return nil
 	})
+	return was, err
 }
 
 const (

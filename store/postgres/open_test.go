@@ -56,6 +56,9 @@ func TestOlderVersions(t *testing.T) {
 				}
 			}
 			db := openDB(t, url, postgres.Config{})
+			if was, is := db.Schema(); was != version || is != len(files) {
+				t.Errorf("Schema = %d, %d, want %d, %d", was, is, version, len(files))
+			}
 			if id, err := db.StoreID(t.Context()); err != nil || id != "an id that was drawn" {
 				t.Errorf("StoreID = %q, %v", id, err)
 			}

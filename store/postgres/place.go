@@ -257,7 +257,7 @@ func prepareMoved(ctx context.Context, pool *pgxpool.Pool, make bool) error {
 	case version == 0 && !make:
 		return errors.New("there is nothing of Keep in it")
 	}
-	_, err = prepareSchema(ctx, pool, Config{})
+	err = (&DB{pool: pool}).prepareSchema(ctx)
 	if errors.Is(err, keep.ErrSealed) {
 		return nil
 	}

@@ -66,6 +66,8 @@ type DB struct {
 	alerts *alerts // of a host
 	id     string  // what StoreID was at the start; it names the channel
 	schema int     // the last migration that this program has
+	was    int     // the last migration that the database had when Open found it; 0: there was nothing of ours
+	is     int     // the last one that it has since
 	walk   int     // rows that a search reads before it asks the index
 	over   atomic.Bool
 	record record
@@ -107,7 +109,7 @@ func (db *DB) Open(ctx context.Context) (err error) {
 	if db.pool, err = db.connect(ctx); err != nil {
 		return err
 	}
-	if db.schema, err = prepareSchema(ctx, db.pool, db.cfg); err != nil {
+	if err := db.prepareSchema(ctx); err != nil {
 		return err
 	}
 	db.keys = NewKeys(db.pool)
@@ -134,6 +136,10 @@ func (db *DB) Close() error {
 	}
 	return nil
 }
+
+// Schema returns the number of the last migration that the database had when Open found it, and that it has since. Was is 0
+// if Open made its tables.
+func (db *DB) Schema() (was, is int) { return db.was, db.is }
 
 // Commit makes all changes of c durable, or none; see store.Committer. Commits of
 // several workflows that arrive together share a transaction, and so its fsync and

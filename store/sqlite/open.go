@@ -114,6 +114,7 @@ func (db *DB) prepareFile(ctx context.Context) error {
 			return err
 		}
 	}
+	db.was, db.schema = version, version
 	older := error(nil)
 	if !db.cfg.ReadOnly && !db.moved { // looking does no harm, and a person may say that it was restored
 		older = said.olderThan(lock)
@@ -134,7 +135,11 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	case db.cfg.ReadOnly, db.cfg.NoUpgrade && version > 0:
 		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
 	}
-	return db.migrate(ctx, version, files)
+	err = db.migrate(ctx, version, files)
+	if err == nil {
+		db.schema = len(files)
+	}
+	return err
 }
 
 // inspectOrMake makes an empty file if there is none, and reports whether it is empty. A
@@ -313,7 +318,8 @@ func (db *DB) migrate(ctx context.Context, version int, files []string) error {
 	if err != nil {
 		return fmt.Errorf("read version: %w", err)
 	}
-	if version = int(row[0].(int64)); version == 0 { // somebody may have changed it since
+	version = int(row[0].(int64)) // somebody may have changed it since
+	if db.was = version; version == 0 {
 		return changeSchema(c, schema, 0, len(files))
 	}
 	for i := version; i < len(files); i++ {

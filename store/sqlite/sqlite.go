@@ -64,6 +64,8 @@ type DB struct {
 	cfg   Config
 	moved bool // by a Place: a mark is no reason to refuse
 
+	was, schema int // numbers of the last migration, as Open found it and as it is since; 0: it was empty
+
 	limits  searchLimits
 	seconds <-chan time.Time // has a value each second, for the count of transactions; nil: Open makes it
 
@@ -219,6 +221,10 @@ func (db *DB) Path() string { return db.path }
 
 // Name returns where the file is, for people.
 func (db *DB) Name() string { return db.path }
+
+// Schema returns the number of the last migration that the file had when Open found it, and that it has since. Was is 0 if
+// Open made the database.
+func (db *DB) Schema() (was, is int) { return db.was, db.schema }
 
 // Commit makes all changes of c durable, or none; see store.Committer.
 func (db *DB) Commit(ctx context.Context, c keep.Commit) error {

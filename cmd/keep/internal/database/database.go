@@ -30,6 +30,9 @@ type DB interface {
 	// Name returns where it is, without a password.
 	Name() string
 
+	// Schema returns the number of its last migration as Open found it, 0 if Open made the database, and as it is since.
+	Schema() (was, is int)
+
 	Close() error
 }
 
