@@ -215,6 +215,10 @@ var (
 	// one cannot work on it; and when that happens while a host is at work.
 	ErrNewerDatabase = errors.New("the database was made by a newer version of Keep")
 
+	// ErrOlderDatabase is returned when the schema is that of an older Keep, and who opens the database does not bring
+	// it up to date.
+	ErrOlderDatabase = errors.New("the database was made by an older version of Keep")
+
 	// ErrOlderHosts is returned when hosts of an older version work on the database,
 	// and could not after the migration that this version wants to make.
 	ErrOlderHosts = errors.New("hosts of an older version are at work")

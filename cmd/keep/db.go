@@ -51,7 +51,9 @@ could not live with, it is refused, and says which hosts to stop first.`,
 		Use:   "backup FILE",
 		Short: "Copy an SQLite database to a new file while a host works on it",
 		Long: `Backup writes a copy of the database as it is at one moment, without its free
-pages, and checks the copy. A host may continue meanwhile.
+pages, and checks the copy. A host may continue meanwhile, also one of an older version,
+as before an upgrade: of an older schema the copy has just that, and only damage is looked
+for. That version can restore it as well.
 
 A backup does not know what was done after it, and a host that works on it does that
 again. So nobody can work on the copy at first. To restore it: stop the hosts, put the
@@ -134,10 +136,15 @@ func (a *app) backup(ctx context.Context, to string) error {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return exit.Misusef("%s exists; name a new file", terminal.Short(to))
 	}
-	err = a.withStore(ctx, database.ToRead, func(_ *config.Config, db database.DB) error {
+	what := "is a copy, and breaks no law"
+	err = a.withStore(ctx, database.ToExamine, func(_ *config.Config, db database.DB) error {
 		file, ok := db.(*sqlite.DB)
 		if !ok {
 			return exit.Misusef("%s is backed up by pg_dump; see keep db backup --help", db.Name())
+		}
+		if file.Older() != nil {
+			schema, _ := file.Schema()
+			what = fmt.Sprintf("is a copy, with the schema %d of an older version, and SQLite finds no damage in it", schema)
 		}
 		return database.Backup(ctx, file, to, a.Now())
 	})
@@ -147,6 +154,6 @@ func (a *app) backup(ctx context.Context, to string) error {
 	if a.JSON {
 		return a.PrintJSON(map[string]string{"file": to})
 	}
-	fmt.Fprintf(a.Err, "%s is a copy, and breaks no law. To work on it: keep db restored --db %s\n", terminal.Short(to), terminal.Short(to))
+	fmt.Fprintf(a.Err, "%s %s. To work on it: keep db restored --db %s\n", terminal.Short(to), what, terminal.Short(to))
 	return nil
 }

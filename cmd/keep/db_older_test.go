@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
+	"github.com/keep-run/keep/internal/pgtest"
 )
 
 // makeOlderFile makes a file as a version left it that lacked the last migrations, and returns the number that it has and the one
@@ -68,5 +72,66 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 		if !strings.Contains(small.String(), tt.want) {
 			t.Errorf("keep db migrate --json --db %s prints %s, want %s", tt.db, &small, tt.want)
 		}
+	}
+}
+
+// Before an upgrade there is only the new version: it copies a file of an older one, and doctor says what it sees and what to do. What reads
+// records refuses it.
+func TestOlderFileIsCopiedAndSaid(t *testing.T) {
+	dir := t.TempDir()
+	has, needs := makeOlderFile(t, filepath.Join(dir, "keep.db"), 1)
+	t.Chdir(dir)
+	keep := func(status int, args ...string) (out, talk string) {
+		t.Helper()
+		var o, e bytes.Buffer
+		if got := run(t.Context(), args, &o, &e); got != status {
+			t.Errorf("keep %v ends with %d, want %d: %s%s", args, got, status, &o, &e)
+		}
+		return o.String(), e.String()
+	}
+	expect := func(what, text string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: %q, want %q", what, text, w)
+			}
+		}
+	}
+	schemas := fmt.Sprintf("its schema is %d, this one needs %d", has, needs)
+	out, _ := keep(exit.Unreachable, "doctor")
+	expect("doctor", out, schemas, "keep db backup", "keep db migrate", "records   not checked")
+	if strings.Contains(out, "broken laws") {
+		t.Errorf("doctor counts broken laws that it did not look for: %s", out)
+	}
+	out, _ = keep(exit.Unreachable, "doctor", "--json")
+	expect("doctor --json", out, `"ok": false`, `"code": "older-database"`)
+	_, talk := keep(exit.Unreachable, "db", "check")
+	expect("db check", talk, schemas, "keep db backup", "keep db migrate")
+	_, talk = keep(exit.Done, "db", "backup", "before.db")
+	expect("db backup", talk, fmt.Sprintf("before.db is a copy, with the schema %d of an older version", has), "keep db restored --db before.db")
+	keep(exit.Done, "db", "migrate")
+	out, _ = keep(exit.Done, "doctor")
+	expect("doctor of what was migrated", out, "broken laws  0")
+	keep(exit.Unreachable, "db", "migrate", "--db", "before.db") // a backup
+	keep(exit.Done, "db", "restored", "--db", "before.db")
+	out, _ = keep(exit.Done, "doctor", "--db", "before.db")
+	expect("doctor of what was restored", out, "broken laws  0")
+}
+
+// So it is on Postgres, of which pg_dump makes the backup.
+func TestDoctorOfAnOlderPostgres(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	var out, talk bytes.Buffer
+	if status := run(t.Context(), []string{"db", "migrate", "--db", url}, &out, &talk); status != exit.Done {
+		t.Fatalf("keep db migrate ends with %d: %s", status, &talk)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	noError(t, err)
+	_, err = conn.Exec(t.Context(), `UPDATE meta SET value = '47' WHERE name = 'keep_schema'`)
+	noError(t, errors.Join(err, conn.Close(t.Context())))
+	out.Reset()
+	if status := run(t.Context(), []string{"doctor", "--db", url}, &out, &talk); status != exit.Unreachable || !strings.Contains(out.String(), "its schema is 47") || !strings.Contains(out.String(), "not checked") {
+		t.Errorf("keep doctor ends with %d: %s%s", status, &out, &talk)
 	}
 }

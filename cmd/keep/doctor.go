@@ -27,7 +27,9 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Check the configuration and the whole database",
 		Long: `Doctor checks keep.toml with its secrets, and then every record of the database
 against the laws of Keep. It changes nothing and may run beside a host. A broken
-law is a bug of Keep or a damaged file: keep a copy of the file and report it.
+law is a bug of Keep or a damaged file: keep a copy of the file and report it. Of a
+database that an older version made it says so, with what to do, and of a file whether
+it is damaged; that is status 5.
 
 With --compact it then writes an SQLite file anew without its free pages, if no
 law is broken. It needs as much disk again meanwhile, and no host may be running.`,
@@ -57,6 +59,8 @@ type diagnosis struct {
 	Cache      *string            `json:"cache"` // of the compiled sandbox; null: none can be used
 	Problems   []terminal.Problem `json:"problems"`
 	Violations []violation        `json:"violations"`
+
+	older bool // the records were not checked
 }
 
 // A violation is a broken law, or a sign that the file cannot be read.
@@ -113,7 +117,7 @@ func (a *app) doctor(ctx context.Context, cfg *config.Config, err error, servers
 			return err
 		}
 	}
-	d.OK = bad == 0 && len(d.Violations) == 0
+	d.OK = bad == 0 && len(d.Violations) == 0 && !d.older
 	if a.JSON {
 		if err := a.PrintJSON(d); err != nil {
 			return err
@@ -124,6 +128,8 @@ func (a *app) doctor(ctx context.Context, cfg *config.Config, err error, servers
 	switch {
 	case len(d.Violations) > 0:
 		return exit.With(exit.Failed)
+	case d.older:
+		return exit.With(exit.Unreachable)
 	case bad > 0:
 		return exit.With(exit.Misused)
 	}
@@ -140,12 +146,24 @@ func (a *app) examine(ctx context.Context, cfg *config.Config, d *diagnosis) err
 		fmt.Fprintf(a.Err, "There is no database %s yet.\n", terminal.Short(cfg.DB))
 		return nil
 	}
-	db, err := database.Open(ctx, cfg, database.ToRead)
+	db, err := database.Open(ctx, cfg, database.ToExamine)
+	if errors.Is(err, keep.ErrOlderDatabase) { // of Postgres
+		d.isOlder(cfg, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
+	d.isOlder(cfg, database.Older(db))
 	d.Violations, err = violations(ctx, db)
 	return errors.Join(err, db.Close())
+}
+
+// isOlder adds why the records of a database were not checked, and what to do; nil: they were.
+func (d *diagnosis) isOlder(cfg *config.Config, why error) {
+	if d.older = why != nil; d.older {
+		d.Problems = append(d.Problems, terminal.Problem{Severity: "error", Code: "older-database", File: database.ShortName(cfg.DB), Message: why.Error()})
+	}
 }
 
 // violations returns every broken law of a database.
@@ -187,7 +205,11 @@ func (a *app) printDiagnosis(d diagnosis, all bool) {
 		s.Add("cache", "%s", terminal.OrDash(d.Cache))
 		s.Add("problems", "%d", len(d.Problems))
 	}
-	s.Add("broken laws", "%d", len(d.Violations))
+	if d.older {
+		s.Add("records", "not checked")
+	} else {
+		s.Add("broken laws", "%d", len(d.Violations))
+	}
 	// Stdout that cannot be written to shows in the status of nothing else here.
 	_ = s.Print(a.Out, a.OutInk)
 }

@@ -173,7 +173,7 @@ func (db *DB) prepareSchema(ctx context.Context) error {
 	case cfg.ReadOnly && version == 0:
 		return keep.ErrNoDatabase
 	case cfg.ReadOnly, cfg.NoUpgrade && version > 0:
-		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, known)
+		return fmt.Errorf("%w (its schema is %d, this one needs %d): make a backup of it, and then start a host, or give keep db migrate", keep.ErrOlderDatabase, version, known)
 	}
 	if db.was, err = migrate(ctx, pool, files); err != nil {
 		return err

@@ -91,7 +91,7 @@ func New(url string, cfg Config) *DB {
 }
 
 // Open connects, and brings the schema up to date unless Config.ReadOnly is set.
-// Its errors are keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderHosts, and
+// Its errors are keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderDatabase, keep.ErrOlderHosts, and
 // keep.ErrSealed unless Config.ReadOnly is set, and those of the connection; they name
 // the server and what to do, and never a password. After an error the database is as it
 // was. A newer schema is no error if its migrations say that this program may continue

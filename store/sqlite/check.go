@@ -16,7 +16,8 @@ import (
 // whole file, with plain SQL that shares nothing with the code it checks, and
 // may take a while on a large one.
 //
-// An error that is not a violation means that the file could not be read.
+// An error that is not a violation means that the file could not be read. Of a file with an older schema only damage is
+// reported (Config.Older): this version does not know what its records should be.
 func (db *DB) Check(ctx context.Context) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		stopped := errors.New("the caller has seen enough")
@@ -24,7 +25,7 @@ func (db *DB) Check(ctx context.Context) iter.Seq[error] {
 			if err := v.refreshSearch(ctx); err != nil {
 				return err
 			}
-			for _, c := range checks {
+			for _, c := range db.checks() {
 				err := v.check(ctx, c, func(found error) error {
 					if !yield(found) {
 						return stopped
@@ -45,20 +46,25 @@ func (db *DB) Check(ctx context.Context) iter.Seq[error] {
 
 // refreshSearch asks each full-text index something. FTS5 checks an index by what its
 // connection remembers of it, and only a search makes it look whether that has changed:
-// without one, a sound index can be called corrupt.
+// without one, a sound index can be called corrupt. An older schema may lack one.
 func (v *view) refreshSearch(ctx context.Context) error {
 	for _, noun := range searchedNouns {
-		rows, err := v.tx.QueryContext(ctx, `SELECT rowid FROM `+noun.table+`_search WHERE `+noun.table+`_search MATCH '"0"' LIMIT 1`)
-		if err != nil {
-			return err
-		}
-		for rows.Next() { // to its end
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		if err := v.searchOnce(ctx, noun.table+"_search"); err != nil && v.db.older == nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// searchOnce asks one full-text index.
+func (v *view) searchOnce(ctx context.Context, index string) error {
+	rows, err := v.tx.QueryContext(ctx, `SELECT rowid FROM `+index+` WHERE `+index+` MATCH '"0"' LIMIT 1`)
+	if err != nil {
+		return err
+	}
+	for rows.Next() { // to its end
+	}
+	return errors.Join(rows.Err(), rows.Close())
 }
 
 // A check is a law and a query for the records that break it, and why.
@@ -105,10 +111,21 @@ const reservedByRuns = `SELECT run.id, run.chain, run.workflow, run.mutation, js
 	       ifnull(json_extract(v.value, '$.attempts[' || m.key || ']'), 1) AS attempt
 	  FROM run, json_each(run.reservations) v, json_each(v.value, '$.ids') m WHERE m.type = 'text'`
 
+// checks returns those that a file of its schema can be given.
+func (db *DB) checks() []check {
+	if db.older != nil {
+		return []check{damage}
+	}
+	return checks
+}
+
+// damage is the check that needs no table of ours.
+var damage = check{"nothing-lost", `SELECT 'file', integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'`}
+
 // checks are in the order of reading a damaged file: the file itself, then what
 // counts and refers, then the laws of runs, events and mutations.
 var checks = []check{
-	{"nothing-lost", `SELECT 'file', integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'`},
+	damage,
 	{"nothing-lost", `SELECT 'table ' || "table" || ' row ' || ifnull(rowid, '?'), 'it refers to a missing ' || parent FROM pragma_foreign_key_check`},
 	{"nothing-lost", `SELECT 'table run_trace row ' || p.n, 'it refers to a missing run' FROM run_trace p WHERE NOT EXISTS (SELECT 1 FROM run r WHERE r.n = p.run)`},
 

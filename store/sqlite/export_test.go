@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"io"
 	"sort"
 	"strings"
 	"syscall"
@@ -157,3 +158,6 @@ func SetLink(f func(from, to string) error) (back func()) {
 	link = f
 	return func() { link = was }
 }
+
+// LockHost takes the lock of the host of a file, as a host of another version does.
+func LockHost(path string) (io.Closer, error) { return lockHost(path) }

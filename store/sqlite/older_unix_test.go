@@ -25,10 +25,13 @@ func TestRestoreOfAnOlderBackup(t *testing.T) {
 	for name, migrations := range map[string]int{"one before": len(all) - 1, "without notes of a pause": 31} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backup := filepath.Join(t.TempDir(), "backup.db")
-			makeOlder(t, backup, migrations, `INSERT INTO workflow (name, major, minor, paused, created_at, updated_at) VALUES ('w', 1, 0, 0, 1, 1);
+			dir := t.TempDir()
+			file, backup := filepath.Join(dir, "keep.db"), filepath.Join(dir, "backup.db")
+			makeOlder(t, file, migrations, `INSERT INTO workflow (name, major, minor, paused, created_at, updated_at) VALUES ('w', 1, 0, 0, 1, 1);
 				INSERT INTO deployment (workflow, major, minor, hash, code, entry, definition, created_at) VALUES ('w', 1, 0, '', x'', '', '{"name":"w"}', 1)`)
-			must(t, sqlite.MarkBackup(t.Context(), backup))
+			older := openDB(t, file, sqlite.Config{ReadOnly: true, Older: true})
+			must(t, older.Backup(t.Context(), backup, time.UnixMilli(1)))
+			must(t, older.Close())
 			if err := sqlite.New(backup, sqlite.Config{Host: true}).Open(t.Context()); !errors.Is(err, keep.ErrSealed) {
 				t.Fatalf("open a backup to work on it: %v, want ErrSealed", err)
 			}

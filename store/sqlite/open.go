@@ -133,13 +133,21 @@ func (db *DB) prepareFile(ctx context.Context) error {
 	case db.cfg.ReadOnly && version == 0: // who made the file died before it was a database
 		return keep.ErrNoDatabase
 	case db.cfg.ReadOnly, db.cfg.NoUpgrade && version > 0:
-		return fmt.Errorf("its schema is %d, this version of Keep needs %d: start a host once", version, len(files))
+		if db.older = olderSchema(version, len(files)); db.cfg.ReadOnly && db.cfg.Older {
+			return nil
+		}
+		return db.older
 	}
 	err = db.migrate(ctx, version, files)
 	if err == nil {
 		db.schema = len(files)
 	}
 	return err
+}
+
+// olderSchema says of a file what it lacks, and what to do.
+func olderSchema(has, needs int) error {
+	return fmt.Errorf("%w (its schema is %d, this one needs %d): make a backup of it with keep db backup, and then start a host, or give keep db migrate", keep.ErrOlderDatabase, has, needs)
 }
 
 // inspectOrMake makes an empty file if there is none, and reports whether it is empty. A

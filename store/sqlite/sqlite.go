@@ -37,6 +37,10 @@ type Config struct {
 	// ReadOnly refuses commits. The file must exist and be up to date.
 	ReadOnly bool
 
+	// Older opens a file with an older schema, too, if ReadOnly is set: Older says so then. Such a file can be copied
+	// with Backup, Check looks for damage alone, and records cannot be read: their reads fail, or find too little.
+	Older bool
+
 	// NoUpgrade refuses a file with an older schema, which nobody can take back. A new file is made all the same.
 	NoUpgrade bool
 
@@ -64,7 +68,8 @@ type DB struct {
 	cfg   Config
 	moved bool // by a Place: a mark is no reason to refuse
 
-	was, schema int // numbers of the last migration, as Open found it and as it is since; 0: it was empty
+	older       error // of a file with an older schema, if that was no reason to refuse; nil: it is up to date
+	was, schema int   // numbers of the last migration, as Open found it and as it is since; 0: it was empty
 
 	limits  searchLimits
 	seconds <-chan time.Time // has a value each second, for the count of transactions; nil: Open makes it
@@ -89,7 +94,7 @@ func New(path string, cfg Config) *DB {
 
 // Open opens the file, makes it if it is missing, and brings its schema up to
 // date. Its errors are keep.ErrLocked, keep.ErrForeignDatabase,
-// keep.ErrNewerDatabase, keep.ErrGone, keep.ErrOlderCopy, keep.ErrSealed unless Config.ReadOnly is set, and
+// keep.ErrNewerDatabase, keep.ErrOlderDatabase, keep.ErrGone, keep.ErrOlderCopy, keep.ErrSealed unless Config.ReadOnly is set, and
 // those of the file system; they name the file and what to do. After an error the database is as it was.
 func (db *DB) Open(ctx context.Context) (err error) {
 	if db.read != nil {
@@ -225,6 +230,10 @@ func (db *DB) Name() string { return db.path }
 // Schema returns the number of the last migration that the file had when Open found it, and that it has since. Was is 0 if
 // Open made the database.
 func (db *DB) Schema() (was, is int) { return db.was, db.schema }
+
+// Older returns a keep.ErrOlderDatabase, which says what to do, of a file that was opened although its schema is older; see
+// Config.Older.
+func (db *DB) Older() error { return db.older }
 
 // Commit makes all changes of c durable, or none; see store.Committer.
 func (db *DB) Commit(ctx context.Context, c keep.Commit) error {

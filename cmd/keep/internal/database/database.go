@@ -40,7 +40,8 @@ type DB interface {
 type Role int
 
 const (
-	ToRead    Role = iota // reads; the database must exist
+	ToExamine Role = iota // as ToRead, and opens a file with an older schema, too: to copy it, or to say what it is
+	ToRead                // reads; the database must exist
 	ToDecide              // records what a person decides; the database must exist
 	ToDeploy              // as ToDecide, but makes the database if there is none
 	ToMigrate             // as ToDeploy, and brings the schema up to date, as ToHost does and nothing else
@@ -71,7 +72,7 @@ func Open(ctx context.Context, cfg *config.Config, r Role) (DB, error) {
 func OpenName(ctx context.Context, name string, r Role) (DB, error) {
 	as := r &^ anew
 	if IsPostgres(name) {
-		db := postgres.New(name, postgres.Config{Host: as == ToHost, ReadOnly: as == ToRead, NoUpgrade: as < ToMigrate})
+		db := postgres.New(name, postgres.Config{Host: as == ToHost, ReadOnly: as <= ToRead, NoUpgrade: as < ToMigrate})
 		return db, db.Open(ctx)
 	}
 	if err := NotURL(name); err != nil {
@@ -84,11 +85,20 @@ func OpenName(ctx context.Context, name string, r Role) (DB, error) {
 		}
 		return nil, &missingError{terminal.Short(name)}
 	}
-	db := sqlite.New(name, sqlite.Config{Host: as == ToHost, ReadOnly: as == ToRead, NoUpgrade: as < ToMigrate, New: r&anew != 0})
+	db := sqlite.New(name, sqlite.Config{Host: as == ToHost, ReadOnly: as <= ToRead, Older: as == ToExamine, NoUpgrade: as < ToMigrate, New: r&anew != 0})
 	return db, db.Open(ctx)
 }
 
-// Backup copies a file to a new one while a host works on it, and checks the copy. If that
+// Older returns why the records of a database that was opened ToExamine cannot be read, and what to do: its schema is older. Nil:
+// they can.
+func Older(db DB) error {
+	if file, ok := db.(*sqlite.DB); ok {
+		return file.Older()
+	}
+	return nil // Postgres refuses it in each role that does not migrate it
+}
+
+// Backup copies a file to a new one while a host works on it, and checks the copy: that of an older schema for damage alone. If it
 // breaks laws, it stays and the error is a *BrokenCopyError. If ctx ends before it is checked there is no copy.
 func Backup(ctx context.Context, db *sqlite.DB, to string, now time.Time) error {
 	if err := db.Backup(ctx, to, now); err != nil {
@@ -108,7 +118,7 @@ func Backup(ctx context.Context, db *sqlite.DB, to string, now time.Time) error 
 
 // brokenLaws counts the laws that a database breaks.
 func brokenLaws(ctx context.Context, name string) (broken int, err error) {
-	db, err := OpenName(ctx, name, ToRead)
+	db, err := OpenName(ctx, name, ToExamine)
 	if err != nil {
 		return 0, err
 	}

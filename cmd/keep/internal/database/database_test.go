@@ -2,12 +2,14 @@ package database_test
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 )
@@ -58,7 +60,7 @@ func TestMigrates(t *testing.T) {
 	} {
 		path, version := older(t)
 		db, err := database.Open(t.Context(), &config.Config{DB: path}, tt.role)
-		if want := fmt.Sprintf("its schema is %d, this version of Keep needs %d: start a host once", version, version+1); !tt.migrates && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want := fmt.Sprintf("(its schema is %d, this one needs %d)", version, version+1); !tt.migrates && (!errors.Is(err, keep.ErrOlderDatabase) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 		if tt.migrates && err != nil {

@@ -23,7 +23,7 @@ func Of(err error) int {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
 	}
-	for _, bad := range []error{keep.ErrLocked, keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderHosts, keep.ErrSealed, keep.ErrGone, keep.ErrOlderCopy, keep.ErrReplaced} {
+	for _, bad := range []error{keep.ErrLocked, keep.ErrForeignDatabase, keep.ErrNewerDatabase, keep.ErrOlderDatabase, keep.ErrOlderHosts, keep.ErrSealed, keep.ErrGone, keep.ErrOlderCopy, keep.ErrReplaced} {
 		if errors.Is(err, bad) {
 			return Unreachable
 		}
