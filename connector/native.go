@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 
 // NewReader returns a tool that reads by a Go function. Params becomes Params from the JSON that a workflow
 // passes, and Result becomes JSON. An error with a *keep.Failure has its class; any other is
-// transient. Params that do not fit, and a Result that is not JSON or has text that is not UTF-8, are a logic failure.
+// transient. Params that do not fit, or have the name of a tag in another case, and a Result that is not JSON or has text that is not UTF-8, are a logic failure.
 func NewReader[Params, Result any](spec Spec, read func(ctx context.Context, p Params) (Result, error)) Reader {
 	spec.Effect = cmp.Or(spec.Effect, Get)
 	return reader[Params, Result]{spec, read}
@@ -43,7 +44,7 @@ func (r reader[P, R]) Spec() Spec { return r.spec }
 
 // Read implements Reader.
 func (r reader[P, R]) Read(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
-	p, err := paramsOf[P](params)
+	p, err := exactParams[P](params)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (m mutator[P, R]) read(ctx context.Context, raw json.RawMessage) (p P, err 
 	if err != nil {
 		return p, keep.Failf(keep.ClassLogic, "bad-params", "invalid params: %s", schema.Reasons(err))
 	}
-	if p, err = paramsOf[P](raw); err == nil && ctx.Err() != nil {
+	if p, err = exactParams[P](raw); err == nil && ctx.Err() != nil {
 		err = keep.Failf(keep.ClassTransient, "not-sent", "the time for the call was over before it was sent: %v", context.Cause(ctx))
 	}
 	return p, err
@@ -245,6 +246,14 @@ func Lacks(conns []Connection, tool string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s: the connection %q has no such tool", tool, conn)
+}
+
+// exactParams is paramsOf for what a workflow passes, whose names are as conditions know them.
+func exactParams[P any](raw json.RawMessage) (p P, err error) {
+	if err := exact(raw, reflect.TypeFor[P]()); err != nil {
+		return p, keep.Failf(keep.ClassLogic, "bad-params", "invalid params: %v", err)
+	}
+	return paramsOf[P](raw)
 }
 
 // paramsOf reads params. The failure says that nothing was sent.

@@ -2,6 +2,7 @@ package connector_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -98,5 +99,56 @@ func TestNewMutatorTooLate(t *testing.T) {
 	_, err := m.Mutate(ctx, keep.Mutation{Payload: []byte(`{"id":"ada"}`)})
 	if f, ok := errors.AsType[*keep.Failure](err); !ok || f.Class != keep.ClassTransient || done != 0 {
 		t.Errorf("%v after %d calls, want a transient failure", err, done)
+	}
+}
+
+// A condition on params compares names as they are written, and package json does not: a name in another case is refused before it
+// reaches the function.
+func TestNamesOfParamsAreExact(t *testing.T) {
+	type inner struct {
+		IBAN string `json:"iban"`
+	}
+	type common struct {
+		Note string `json:"note"`
+	}
+	type params struct {
+		common
+		AmountCents int              `json:"amountCents"`
+		To          []inner          `json:"to"`
+		By          map[string]inner `json:"by"`
+		At          time.Time        `json:"at"`
+		Free        any              `json:"free"`
+		Secret      string           `json:"-"`
+		Plain       string
+	}
+	reached := 0
+	pay := connector.NewMutator(connector.Spec{Name: "pay", Identity: []string{"amountCents"}}, connector.Change[params, struct{}]{
+		Do: func(context.Context, string, params) (struct{}, error) { reached++; return struct{}{}, nil },
+	})
+	look := connector.NewReader(connector.Spec{Name: "look"}, func(context.Context, params) (struct{}, error) { reached++; return struct{}{}, nil })
+	for text, want := range map[string]string{
+		`{"amountCents":1,"amountcents":100000}`: `there is no param "amountcents": write "amountCents"`,
+		`{"AmountCents":1}`:                      `write "amountCents"`,
+		`{"to":[{"iban":"a"},{"IBAN":"b"}]}`:     `write "iban"`,
+		`{"by":{"IBAN":{"Iban":"b"}}}`:           `write "iban"`,
+		`{"NOTE":"x"}`:                           `write "note"`,
+		`{"plain":"x","PLAIN":"y"}`:              `"Plain" is there twice`,
+		`{"plain":"x"}`:                          "",
+		`{"amountCents":1,"note":"x","to":[{"iban":"a"}],"by":{"IBAN":{"iban":"b"}},"at":"2026-11-30T00:00:00Z","free":{"AMOUNTCENTS":1},"Plain":"x","secret":"y","other":{}}`: "",
+	} {
+		for name, call := range map[string]func() error{
+			"pay": func() error {
+				_, err := pay.Mutate(t.Context(), keep.Mutation{Payload: json.RawMessage(text)})
+				return err
+			},
+			"look": func() error { _, err := look.Read(t.Context(), json.RawMessage(text)); return err },
+		} {
+			before := reached
+			err := call()
+			f, failed := errors.AsType[*keep.Failure](err)
+			if want == "" && err != nil || want != "" && (!failed || f.Class != keep.ClassLogic || !strings.Contains(f.Message, want) || reached != before) {
+				t.Errorf("%s with %s: %v after %d calls, want %q", name, text, err, reached-before, want)
+			}
+		}
 	}
 }
