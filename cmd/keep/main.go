@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
-	_ "time/tzdata" // schedules name time zones, and not every machine has them
 
 	"github.com/keep-run/keep/internal/garbage"
 	"github.com/keep-run/keep/script/sandbox"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	_ "time/tzdata" // of zones that a schedule names: not every machine has them
 
 	cron "github.com/netresearch/go-cron"
 

@@ -2,10 +2,11 @@ package schedule_test
 
 import (
 	"fmt"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the same zones on every machine
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -259,4 +260,15 @@ func FuzzParse(f *testing.F) {
 			at = next
 		}
 	})
+}
+
+// Zones come with the package: a program on a machine that has none would execute what another host deployed at some interval.
+func TestZonesAreEmbedded(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !slices.Contains(strings.Fields(string(out)), "time/tzdata") {
+		t.Error("the package does not have the zones of time/tzdata")
+	}
 }
