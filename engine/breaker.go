@@ -127,7 +127,7 @@ func (x *execution) waitForBreaker(ctx context.Context, f *keep.Failure) error {
 // counts once more.
 func (x *execution) trip(ctx context.Context, f *keep.Failure, asks bool) ([]keep.Change, error) {
 	rule, t := x.e.breakers.now(), x.e.tools.known(f.Tool)
-	if rule.Failures <= 0 || t == nil || t.spec.Effect != connector.Mutate || !breaker.Counts(f, asks) {
+	if rule.Failures <= 0 || t == nil || t.spec.Effect != connector.Mutate || !breaker.Counts(f, asks) || f.Code == badParams && !x.made() {
 		return nil, nil
 	}
 	for {
@@ -156,3 +156,9 @@ func (x *execution) trip(ctx context.Context, f *keep.Failure, asks bool) ([]kee
 		return []keep.Change{keep.OpenEscalation{Escalation: breaker.Question(t.name, next, x.a.name, x.run.ID, x.e.Now())}}, nil
 	}
 }
+
+// badParams is the code of params that do not fit. Those that the schema of a tool refuses reach no connector; it may refuse others.
+const badParams = "bad-params"
+
+// made reports whether this run recorded its call, so that the connector had it.
+func (x *execution) made() bool { return x.mut.Key != "" && x.mut.Run == x.run.ID }

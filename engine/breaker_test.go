@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"encoding/json"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,40 @@ func TestBreakerStaysClosed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A script that passes what its tool does not take says nothing about the tool: nothing reached its connector, and the calls of other
+// workflows are made. What the connector refuses counts, whatever it calls that.
+func TestBreakerIsNotOfScripts(t *testing.T) {
+	for by, want := range map[string]int{"keep": 1, "the connector": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.policy.Breaker = keep.Breaker{Failures: 3, Within: 10 * time.Minute}
+			wrong := true
+			w.service.onCall = func(int) (bool, error) {
+				if by == "the connector" && wrong {
+					return false, keep.Failf(keep.ClassLogic, "bad-params", "no")
+				}
+				return true, nil
+			}
+			w.script["consumers.act.mutate"] = func(c *call) any {
+				if wrong && by == "keep" {
+					c.do("svc.create", map[string]any{})
+				}
+				c.do("svc.create", map[string]any{"id": "x", "text": "hello"})
+				return nil
+			}
+			w.crowd(4, 1)
+			w.run()
+			wrong = false
+			w.join(5, 1)
+			w.run()
+			asked := slices.ContainsFunc(w.questions(), func(q keep.Escalation) bool { return q.Kind == keep.AskBreaker })
+			if n := w.service.total(); n != want || asked != (want == 0) {
+				t.Errorf("refused by %s: %d effects of the other workflow, asked about the tool: %t; want %d", by, n, asked, want)
+			}
+		})
+	}
 }
 
 // What is stopped is stopped for a call, too, that was let in before, and whose tool gets ready.

@@ -175,12 +175,12 @@ func (h *scriptHost) useTool(ctx context.Context, t *tool, c HostCall) (json.Raw
 	call := &takenCall{tool: t, params: params, at: c.At, pause: c.Pause}
 	var err error
 	if call.identity, call.payload, call.subkey, err = ledger.Identify(params, t.spec.Identity); err != nil {
-		f := c.logicf("bad-params", "%v", err)
+		f := c.logicf(badParams, "%v", err)
 		f.Tool = t.name
 		return nil, f
 	}
 	if len(t.spec.Identity) > 0 && string(call.identity) == "{}" {
-		f := c.logicf("bad-params", "the params that say what is changed are missing: %s", strings.Join(t.spec.Identity, ", "))
+		f := c.logicf(badParams, "the params that say what is changed are missing: %s", strings.Join(t.spec.Identity, ", "))
 		f.Tool = t.name
 		return nil, f
 	}

@@ -268,29 +268,29 @@ func (t *tool) checkParams(c HostCall, limit int) (json.RawMessage, *keep.Failur
 	params := c.arg(0)
 	switch {
 	case len(c.Args) > 1:
-		return nil, c.logicf("bad-params", "takes one object, got %d arguments", len(c.Args))
+		return nil, c.logicf(badParams, "takes one object, got %d arguments", len(c.Args))
 	case params == nil:
 		params = json.RawMessage("{}")
 	case len(params) > limit:
 		return nil, c.logicf("params-too-large", "params of %d bytes: at most %d", len(params), limit)
 	case params[0] != '{':
-		return nil, c.logicf("bad-params", "takes one object, got %s", given.Show(params))
+		return nil, c.logicf(badParams, "takes one object, got %s", given.Show(params))
 	}
 	if err := connector.CheckNumbers(params); err != nil {
-		return nil, c.logicf("bad-params", "%v", err)
+		return nil, c.logicf(badParams, "%v", err)
 	}
 	if t.params == nil {
 		return params, nil
 	}
 	doc, err := schema.Value(params)
 	if err != nil {
-		return nil, c.logicf("bad-params", "read params: %v", err)
+		return nil, c.logicf(badParams, "read params: %v", err)
 	}
 	if m, ok := doc.(map[string]any); ok && t.spec.Effect == connector.Mutate {
 		delete(m, "subkey") // accepted by every mutate tool, never sent
 	}
 	if err := t.params.Validate(doc); err != nil {
-		return nil, c.logicf("bad-params", "invalid params: %s", schema.Reasons(err))
+		return nil, c.logicf(badParams, "invalid params: %s", schema.Reasons(err))
 	}
 	return params, nil
 }

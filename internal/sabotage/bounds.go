@@ -17,6 +17,10 @@ var boundsBreaks = []Break{
 	{"scrape-waits-for-what-does-not-answer", "bounded", "cmd/keep/internal/metrics/metrics.go",
 		`giveUp(err) // what is read`, `_ = err // what is read`, "./cmd/keep/internal/metrics -run TestStoreThatDoesNotAnswer"},
 	// grants: nothing is sent that is not permitted.
+	{"breaker-of-a-wrong-script", "explained", "engine/breaker.go",
+		` || f.Code == badParams && !x.made() {`, ` {`, "./engine -run TestBreakerIsNotOfScripts"},
+	{"breaker-forgets-what-the-connector-refused", "bounded", "engine/breaker.go",
+		`f.Code == badParams && !x.made() {`, `f.Code == badParams {`, "./engine -run TestBreakerIsNotOfScripts"},
 	{"param-has-two-names", "permitted", "connector/native.go",
 		`if err := exact(raw, reflect.TypeFor[P]()); err != nil {`, `if err := exact(nil, reflect.TypeFor[P]()); err != nil {`, "./connector -run TestNamesOfParamsAreExact"},
 	{"plan-forgets-calls-of-before-a-rename", "explained", "rehearsal/overlay.go",

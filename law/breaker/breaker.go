@@ -34,10 +34,10 @@ type Open struct {
 // CauseOf names what failures are counted by.
 func CauseOf(f *keep.Failure) string { return string(f.Class) + " " + f.Code }
 
-// ownRefusals are codes of calls that Keep refuses for a reason of their workflow, their account or their
+// ownRefusals are codes of calls that Keep refuses for a reason of their script, their workflow, their account or their
 // connection. They say nothing about the tool.
 var ownRefusals = []string{keep.CodeBreaker, keep.CodeBudget, keep.CodeBudgetAmount, keep.CodeLimit, keep.CodeNotGranted, keep.CodeReconnect, keep.CodeSameUser, keep.CodeAnotherUser, keep.CodeToolChanged, keep.CodeToolStopped,
-	keep.CodeSetSince, keep.CodeSentAgain}
+	keep.CodeSetSince, keep.CodeSentAgain, "call-unmatched", "item-done", "not-a-read", "other-tool", "params-too-large", "two-mutations"}
 
 // Counts reports whether a failure of a call counts. asks says that a person is asked because of it.
 func Counts(f *keep.Failure, asks bool) bool {

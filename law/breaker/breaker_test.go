@@ -82,6 +82,12 @@ func TestCounts(t *testing.T) {
 		{keep.ClassUnknown, keep.CodeAnotherUser, true, false},
 		{keep.ClassPermission, keep.CodeBudgetAmount, true, false},
 		{keep.ClassPermission, keep.CodeBreaker, true, false},
+		{keep.ClassLogic, "item-done", true, false},
+		{keep.ClassLogic, "two-mutations", true, false},
+		{keep.ClassLogic, "other-tool", true, false},
+		{keep.ClassLogic, "not-a-read", true, false},
+		{keep.ClassLogic, "params-too-large", true, false},
+		{keep.ClassPrecondition, "call-unmatched", true, false},
 	} {
 		if got := Counts(keep.Failf(c.class, c.code, "no"), c.asks); got != c.want {
 			t.Errorf("Counts(%s %s, %t) = %t, want %t", c.class, c.code, c.asks, got, c.want)
