@@ -134,6 +134,10 @@ type Handler struct {
 // Of a consumer nothing is kept under it: it says whose open runs it carries on with.
 func (h Handler) ItemsOf() string { return cmp.Or(h.Items, string(h.Name)) }
 
+// DropsResult reports whether nothing comes after a call of the handler that could look at what it brought: it is a consumer without
+// next. Of the calls of agents that is so as well, and they are given it.
+func (h Handler) DropsResult() bool { return h.Kind == Consumer && !h.HasNext }
+
 // Subject returns the subject of what persons decide about the handler of a workflow, also under its other names.
 func (h Handler) Subject(w WorkflowName) Subject {
 	return Subject{Workflow: w, Kind: AboutHandler, ID: h.ItemsOf()}

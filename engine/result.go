@@ -17,9 +17,12 @@ import (
 // A person who says that a call happened says with which result, since next and items go
 // on with it.
 
-// resultNeed says whether that answer must carry the result. It need not if the service
-// can be read for it, or if null is a result and the script does not look at it.
+// resultNeed says whether that answer must carry the result. It need not if nothing comes after the call that could
+// look at it, if the service can be read for it, or if null is a result and the script does not look at it.
 func (x *execution) resultNeed() keep.ResultNeed {
+	if x.def.DropsResult() && x.a.name != DirectWorkflow {
+		return keep.ResultOptional
+	}
 	if t := x.e.tools.known(x.mut.Tool); t != nil && t.readsResultOf(x.mut) {
 		return keep.ResultOptional
 	}

@@ -51,11 +51,11 @@ func (o *Operator) resultOf(ctx context.Context, q keep.Escalation, m keep.Mutat
 	case known:
 		return result, nil
 	}
-	need, err := o.readsResult(ctx, q)
+	need, err := o.needsResult(ctx, q, m)
 	if err != nil {
 		return nil, err
 	}
-	if need || results.CheckResult(m.Tool, json.RawMessage("null")) != nil {
+	if need {
 		return nil, &ResultError{q.ID, d.Action, m.Tool, "what follows reads the result, and none was given", results.ResultSchema(m.Tool)}
 	}
 	return nil, nil
@@ -91,9 +91,12 @@ func (o *Operator) checkSaid(q keep.Escalation, d keep.Decision) error {
 	return nil
 }
 
-// readsResult reports whether the script looks at the result of the call that q is about:
-// as the question was asked, or as the current version does.
-func (o *Operator) readsResult(ctx context.Context, q keep.Escalation) (bool, error) {
+// agents is the workflow of the calls of agents (engine.DirectWorkflow): they look at what a call brought.
+const agents keep.WorkflowName = "gateway"
+
+// needsResult reports whether the call that q is about cannot have null as its result: the script looks at it, as the question
+// was asked or as the current version does, or its tool declares another shape and something comes after it.
+func (o *Operator) needsResult(ctx context.Context, q keep.Escalation, m keep.Mutation) (bool, error) {
 	for _, c := range q.Choices {
 		if c.Action == keep.Happened && c.Result == keep.ResultRequired {
 			return true, nil
@@ -108,7 +111,13 @@ func (o *Operator) readsResult(ctx context.Context, q keep.Escalation) (bool, er
 		return false, err
 	}
 	h, declared := def.Handler(run.Handler)
-	return declared && !h.IgnoresResult, nil
+	switch {
+	case declared && !h.IgnoresResult:
+		return true, nil
+	case declared && h.DropsResult() && q.Workflow != agents:
+		return false, nil
+	}
+	return o.cfg.Results.CheckResult(m.Tool, json.RawMessage("null")) != nil, nil
 }
 
 // anything is the Results of who knows no tools.
