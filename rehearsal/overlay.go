@@ -376,16 +376,32 @@ func (o *overlay) begin(ctx context.Context, d keep.Definition, now time.Time, t
 	if err != nil {
 		return 0, err
 	}
+	if len(c.Changes) > 0 {
+		err = o.memory.Commit(ctx, c)
+	}
 	for _, e := range pending {
-		if take == nil || take(e) {
-			e.CreatedBy, e.CausedBy = given, nil
-			c.Changes = append(c.Changes, keep.Publish{Event: e})
+		if err == nil && (take == nil || take(e)) {
+			err = o.publish(ctx, e)
 		}
 	}
-	if len(c.Changes) == 0 {
-		return more, nil
+	return more, err
+}
+
+// publish makes an event pending as it is in the base: since when, and at which attempt.
+func (o *overlay) publish(ctx context.Context, e keep.Event) error {
+	commit := func(at time.Time, changes ...keep.Change) error {
+		return o.memory.Commit(ctx, keep.Commit{Workflow: e.Workflow, At: at, Changes: changes})
 	}
-	return more, o.memory.Commit(ctx, c)
+	e.CreatedBy, e.CausedBy = given, nil
+	err := commit(e.CreatedAt, keep.Publish{Event: e})
+	ids := []keep.MessageID{e.MessageID}
+	for i, r := range e.Redone {
+		if err == nil {
+			err = commit(r.At, keep.SkipEvents{Topic: e.Topic, IDs: ids},
+				keep.RedoEvents{Topic: e.Topic, IDs: ids, Attempt: i + 1, By: r.By, From: r.From, Note: r.Note})
+		}
+	}
+	return err
 }
 
 // pending returns the free events of the base in the order of publishing, and of how many topics some were left out.
