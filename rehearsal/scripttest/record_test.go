@@ -65,6 +65,7 @@ export default Keep.workflow({
       const seen = await ctx.kv.get("seen");
       await ctx.kv.set("seen", { last: seen ? seen.last : null });
       await ctx.kv.set("gone", null);
+      await ctx.kv.set("big", 2 ** 60 + 256);
       for (const o of await ctx.shop.list({ state: "new" }))
         await ctx.publish("order.new", { messageId: o.id, ...o, at: new Date().toISOString(), dice: Math.random() });
     },
@@ -150,7 +151,7 @@ func TestRecord(t *testing.T) {
 	db, cfg := lived(t)
 	changes := map[string][]string{ // of the script, by handler: each must be noticed
 		"poll": {`messageId: o.id`, `messageId: "x" + o.id`, `...o,`, `...o, amount: 1,`, `polls + 1`, `polls + 2`, `"new"`, `"old"`,
-			`seen.last : null`, `seen.last : 1`, `ctx.kv.set("gone", null)`, `ctx.kv.get("gone")`},
+			`seen.last : null`, `seen.last : 1`, `ctx.kv.set("gone", null)`, `ctx.kv.get("gone")`, `2 ** 60 + 256`, `2 ** 60`},
 		"send": {`amount: p.data.amount`, `amount: 1`, `ids: [trigger.messageId]`, `ids: more.map((e) => e.messageId)`, `"sent:"`, `"gone:"`, `limit: 10`, `limit: 1`, `"any"`, `"all"`,
 			`note: null`, `note: "a"`, `rows: [[p.data.id, null]]`, `rows: [[p.data.id, 7]]`, `note: p.data.note`, `note: 1`},
 		"remind": {`amount: o.amount`, `amount: 1`, `"remind:" +`, `"r:" +`, `if (ctx.item.isDone) return;`, `return;`},
