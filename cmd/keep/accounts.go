@@ -330,13 +330,13 @@ type onTerminal struct {
 // and the key are read here, and no secret passes through a socket. A host that runs reads the
 // rows again at its next call.
 func (a *app) withAccounts(ctx context.Context, r database.Role, f func(cfg *config.Config, m *account.Manager, db database.DB) error) error {
-	return a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
+	return database.StartedWith("keep connect PACK", a.withStore(ctx, r, func(cfg *config.Config, db database.DB) error {
 		o, _, err := a.operatorOf(ctx, cfg, db, nil)
 		if err != nil {
 			return err
 		}
 		return f(cfg, a.env().NewAccounts(func() *config.Config { return cfg }, db, o.SettleAccounts), db)
-	})
+	}))
 }
 
 // keyError gives what is wrong with the key its exit status: the person has to put the key back,
@@ -597,7 +597,7 @@ value that it has; it takes no other change of keep.toml and does not start agai
 secret is set, or keep.toml does not refer to it any more. To end access, revoke the secret
 at the service.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withAccounts(cmd.Context(), database.ToDecide, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+			return a.withSecrets(cmd.Context(), database.ToDecide, func(m *account.Manager) error {
 				err := daemon.RemoveSecret(cmd.Context(), m, args[0])
 				if err == nil {
 					fmt.Fprintf(a.Err, "Secret %s is removed.\n", args[0])
@@ -608,9 +608,14 @@ at the service.`,
 	return noun("secrets", list, set, rm)
 }
 
+// withSecrets is withAccounts for secrets that are there.
+func (a *app) withSecrets(ctx context.Context, r database.Role, f func(m *account.Manager) error) error {
+	return database.StartedWith("keep secrets set NAME", a.withAccounts(ctx, r, func(_ *config.Config, m *account.Manager, _ database.DB) error { return f(m) }))
+}
+
 // listSecrets prints names and who set them. Values stay sealed, so it needs no key.
 func (a *app) listSecrets(ctx context.Context) error {
-	return a.withAccounts(ctx, database.ToRead, func(_ *config.Config, m *account.Manager, _ database.DB) error {
+	return a.withSecrets(ctx, database.ToRead, func(m *account.Manager) error {
 		all, err := m.Secrets(ctx)
 		if err != nil {
 			return err

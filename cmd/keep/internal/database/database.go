@@ -83,7 +83,7 @@ func OpenName(ctx context.Context, name string, r Role) (DB, error) {
 		if err := sqlite.Gone(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return nil, &missingError{terminal.Short(name)}
+		return nil, &MissingError{Name: terminal.Short(name), With: "keep run, keep dev or keep serve"}
 	}
 	db := sqlite.New(name, sqlite.Config{Host: as == ToHost, ReadOnly: as <= ToRead, Older: as == ToExamine, NoUpgrade: as < ToMigrate, New: r&anew != 0})
 	return db, db.Open(ctx)
@@ -143,16 +143,27 @@ func (e *BrokenCopyError) Error() string {
 	return fmt.Sprintf("%s breaks %s; the copy is kept: see keep doctor --db %[1]s", terminal.Short(e.File), terminal.Plural(e.Laws, "law"))
 }
 
-// A missingError is returned when there is no file of that name.
-type missingError struct{ name string }
+// A MissingError is returned when there is no file of that name.
+type MissingError struct {
+	Name string
+	With string // the commands that make one
+}
 
 // Error says how to make the database.
-func (e *missingError) Error() string {
-	return fmt.Sprintf("there is no database %s yet; start one with keep run, keep dev or keep serve, or name another with --db", e.name)
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("there is no database %s yet; start one with %s, or name another with --db", e.Name, e.With)
 }
 
 // Is reports that nothing was made yet.
-func (e *missingError) Is(target error) bool { return target == keep.ErrNoDatabase }
+func (e *MissingError) Is(target error) bool { return target == keep.ErrNoDatabase }
+
+// StartedWith returns err, which says that a database is started with those commands if there is none.
+func StartedWith(commands string, err error) error {
+	if missing, ok := errors.AsType[*MissingError](err); ok {
+		return exit.NoDatabase(&MissingError{missing.Name, commands})
+	}
+	return err
+}
 
 // IsPostgres reports whether a database is named by a URL of Postgres.
 func IsPostgres(name string) bool {
