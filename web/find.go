@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/law/key"
 	"github.com/keep-run/keep/view"
 )
 
@@ -25,6 +26,10 @@ func (s *site) find(w http.ResponseWriter, r *http.Request) {
 		case !several && !errors.Is(err, keep.ErrNotFound):
 			s.fail(w, r, err)
 			return
+		case s.cfg.Keys != nil:
+			if id, err := key.ParseID(text); err == nil {
+				to = "/keys/" + id.String()
+			}
 		}
 	}
 	http.Redirect(w, r, to, http.StatusSeeOther)

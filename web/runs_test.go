@@ -178,10 +178,12 @@ func TestFind(t *testing.T) {
 	c := w.as("vera", access.Viewer)
 	q := w.question("mails")
 	in := string(w.inputOf(q))
+	ref := w.unknownKey()
 	for text, want := range map[string]string{
 		string(q.Run): "/runs/" + string(q.Run), string(q.ID): "/inbox/" + string(q.ID), string(q.Mutation): "/mutations/" + string(q.Mutation),
 		in: "/inputs/" + in, in[len(in)-8:]: "/inputs/" + in, "mails@1.0": "/workflows/mails/versions/1.0", "order:17": "/item?id=order%3A17&workflow=reminders",
 		"invoice 1002": "/inputs?q=invoice+1002", "nothing-like-it": "/inputs?q=nothing-like-it",
+		strings.TrimPrefix(ref, "/keys/"): ref, "key_nothing": "/inputs?q=key_nothing",
 	} {
 		if a := c.get("/find?q=" + url.QueryEscape(text)); a.path != want || a.status != http.StatusOK {
 			t.Errorf("find %q leads to %s (%d), want %s", text, a.path, a.status, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 	"github.com/keep-run/keep/cmd/keep/internal/shell"
 	"github.com/keep-run/keep/cmd/keep/internal/terminal"
+	"github.com/keep-run/keep/law/key"
 )
 
 // whyCmd says of any id what it is, what it waits for and what came of it. It is for the person who
@@ -35,15 +36,18 @@ newest run.
 
 Several topics may have an event of one message id, and several workflows an item of
 one id: then they are named, and the status is 2. By those names, WORKFLOW/TOPIC/ID and
-WORKFLOW/ID, each is found.`
+WORKFLOW/ID, each is found. Of an idempotency key, key_…, keep keys show tells.`
 	cmd.ValidArgsFunction = a.byPosition(runIDs)
 	return cmd
 }
 
-// orWorkflow says of an id that is none whether a workflow has that name.
+// orWorkflow says of an id that is none whether a workflow has that name, or whether it is the reference of an idempotency key.
 func orWorkflow(ctx context.Context, c *api.Client, id string, err error) error {
 	if !errors.Is(err, keep.ErrNotFound) {
 		return err
+	}
+	if _, other := key.ParseID(id); other == nil {
+		return fmt.Errorf("%w; it is the reference of an idempotency key of HTTP requests: keep keys show %s", err, id)
 	}
 	if _, other := c.Workflow(ctx, keep.WorkflowName(id)); other != nil {
 		return err // what is not there is said, and not why it is no workflow
