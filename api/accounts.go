@@ -93,6 +93,7 @@ type Account struct {
 	Scopes        []string            `json:"scopes"`
 	Status        keep.AccountStatus  `json:"status" doc:"ok, expiring, needs_reconnect or revoked"`
 	Generation    int64               `json:"generation"`
+	Renews        bool                `json:"renews" doc:"whether new tokens come without a person"`
 	ExpiresAt     *Time               `json:"expires_at"`
 	ConnectedBy   string              `json:"connected_by"`
 	ConnectedAt   Time                `json:"connected_at"`
@@ -120,7 +121,7 @@ type Refresh struct {
 // AccountOf returns an account as people see it.
 func AccountOf(a keep.Account, workflows []keep.WorkflowName, now time.Time) Account {
 	out := Account{Name: a.Name, Pack: a.Pack, Style: a.Style, Subject: orNull(a.Subject), Scopes: append([]string{}, a.Scopes...), Status: a.Status,
-		Generation: a.Generation, ExpiresAt: timeOf(a.ExpiresAt), ConnectedBy: a.ConnectedBy, ConnectedAt: Time(a.ConnectedAt), LastRefreshAt: timeOf(a.LastRefreshAt),
+		Generation: a.Generation, Renews: a.Renews, ExpiresAt: timeOf(a.ExpiresAt), ConnectedBy: a.ConnectedBy, ConnectedAt: Time(a.ConnectedAt), LastRefreshAt: timeOf(a.LastRefreshAt),
 		LastUsedAt: timeOf(a.LastUsedAt), Workflows: append([]keep.WorkflowName{}, workflows...), Error: orNull(a.Error)}
 	if a.Expiring(now, expiringWithin) {
 		out.Status = AccountExpiring

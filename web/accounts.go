@@ -42,8 +42,8 @@ func (a accountRow) Lost() bool { return a.Status == keep.AccountNeedsReconnect 
 // Revoked reports whether nothing is left of the account to work on.
 func (a accountRow) Revoked() bool { return a.Status == keep.AccountRevoked }
 
-// Renews reports whether there may be new tokens without a person; of a key that was typed there are none.
-func (a accountRow) Renews() bool { return a.Style == "oauth2" }
+// Granted reports whether the service may have given the credential itself: a key that was typed it did not give.
+func (a accountRow) Granted() bool { return a.Style == "oauth2" }
 
 // Word is the status in words.
 func (a accountRow) Word() string { return strings.ReplaceAll(string(a.Status), "_", " ") }

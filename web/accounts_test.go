@@ -68,7 +68,7 @@ func shelved() *shelf {
 		{Account: api.Account{Name: "crm", Pack: "hubspot", Style: "oauth2", Status: keep.AccountNeedsReconnect, Generation: 8, ConnectedBy: "ada", ConnectedAt: at,
 			Error: &why, Workflows: []keep.WorkflowName{"mails"}}},
 		{Account: api.Account{Name: "work-mail", Pack: "gmail", Style: "oauth2", Subject: &whose, Scopes: []string{"mail.read", "mail.send"}, Status: keep.AccountOK,
-			Generation: 3, ExpiresAt: &soon, ConnectedBy: "ada", ConnectedAt: at, LastRefreshAt: &at, LastUsedAt: &at, Workflows: []keep.WorkflowName{"mails", "refunds"}},
+			Generation: 3, Renews: true, ExpiresAt: &soon, ConnectedBy: "ada", ConnectedAt: at, LastRefreshAt: &at, LastUsedAt: &at, Workflows: []keep.WorkflowName{"mails", "refunds"}},
 			Refreshes: []api.Refresh{{Generation: 2, State: keep.RefreshDone, Host: "here", SentAt: at, EndedAt: &at}}},
 	}}
 }
@@ -101,7 +101,8 @@ func TestConnectNamesWhatIsUsed(t *testing.T) {
 	w := newWorld(t)
 	w.site.Close()
 	kept := shelved()
-	kept.list = append(kept.list, api.AccountDetail{Account: api.Account{Name: "shop", Pack: "stripe", Style: "basic", Status: keep.AccountOK, Generation: 1, ConnectedBy: "ada", ConnectedAt: api.Time(time.Now())}})
+	kept.list = append(kept.list, api.AccountDetail{Account: api.Account{Name: "shop", Pack: "stripe", Style: "basic", Status: keep.AccountOK, Generation: 1, ConnectedBy: "ada", ConnectedAt: api.Time(time.Now())}},
+		api.AccountDetail{Account: api.Account{Name: "typed", Pack: "slack", Style: "oauth2", Status: keep.AccountOK, Generation: 1, ConnectedBy: "ada", ConnectedAt: api.Time(time.Now())}})
 	w.serve(web.Config{Store: w.db, Actor: w.host, Accounts: kept, Connector: offering{}})
 	root := w.as("root", access.Admin)
 	root.get("/connect").want(t, 200, "<code>keep.toml</code> uses <code>other-mail</code>, <code>work-mail</code>")
@@ -111,6 +112,10 @@ func TestConnectNamesWhatIsUsed(t *testing.T) {
 	shop := root.get("/accounts/shop")
 	if shop.want(t, 200, "/accounts/shop/test"); strings.Contains(shop.body, "/renew") {
 		t.Error("new tokens are offered of a key that was typed")
+	}
+	typed := root.get("/accounts/typed")
+	if typed.want(t, 200, "/accounts/typed/test", "end one that was typed in its settings"); strings.Contains(typed.body, "/renew") {
+		t.Error("new tokens are offered of a token that was typed, where the service has OAuth")
 	}
 	root.get("/accounts/work-mail").want(t, 200, "/accounts/work-mail/renew")
 	root.post("/accounts/shop/test").want(t, 400, "&lt;b&gt;401", `<a href="/accounts/shop">Show it</a>`)
