@@ -179,14 +179,30 @@ func (e *editing) unlike(file string) error {
 	return exit.Misusef("%s is not as version %s of %s has it: %s, name another file with --out if the script is one file, or say --force", file, e.Version, e.Workflow, first)
 }
 
-// intent returns what the workflow is for after the change. If that is too long, its oldest lines
-// are left out; the change alone always fits, which begin checks.
-func (e *editing) intent(change string) string {
-	all := strings.TrimSpace(e.Intent + "\n" + change)
-	for len(all) > keep.MaxIntent { // the newest words say what is wanted now
-		_, all, _ = strings.Cut(all, "\n")
+// intent returns what the workflow is for after the change.
+func (e *editing) intent(change string) string { return intentAfter(e.Intent, change) }
+
+// intentAfter returns an intent with a change behind it. The first line says what the workflow is for, and the newest what is wanted
+// now: if all is too long, the oldest lines between them are left out, then all but the first sentence of the first line, and then that.
+// The change alone always fits, which begin checks.
+func intentAfter(before, change string) string {
+	first, later, _ := strings.Cut(strings.TrimSpace(before), "\n")
+	join := func() string {
+		return strings.Join(slices.DeleteFunc([]string{first, later, change}, func(s string) bool { return s == "" }), "\n")
 	}
-	return all
+	for later != "" && len(join()) > keep.MaxIntent {
+		_, later, _ = strings.Cut(later, "\n")
+	}
+	if len(join()) > keep.MaxIntent {
+		sentence, more, cut := strings.Cut(first, ". ")
+		if first = sentence; cut && more != "" {
+			first += "."
+		}
+	}
+	if len(join()) > keep.MaxIntent {
+		first = ""
+	}
+	return join()
 }
 
 // compare goes through the recorded runs of the version before with the draft, and fills what the
