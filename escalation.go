@@ -74,6 +74,19 @@ const (
 	ResetCheckpoint Action = "reset-checkpoint" // begin where it began at first
 )
 
+// What a person does with hosts, tokens, accounts and secrets, which are of no workflow. They are no answers to questions.
+const (
+	Drain     Action = "drain"   // let a host give its workflows to the others
+	Undrain   Action = "undrain" // let it take workflows again
+	Issue     Action = "issue"   // make a token
+	Revoke    Action = "revoke"  // end a token, a session or an account
+	Connect   Action = "connect" // store an account, in the place of one of that name
+	Export    Action = "export"  // write an account to a file
+	MoveAway  Action = "move"    // write an account to a file, and forget it here
+	SetSecret Action = "set"     // store a secret, in the place of one of that name
+	Remove    Action = "remove"  // delete a secret, or an account that no key opens
+)
+
 // Actions returns every action that answers a question.
 func Actions() []Action {
 	return []Action{CheckAgain, DidNotHappen, Happened, Skip, Reprocess, Approve, Reject, Retry, DoAgain, TreatAsDone,
@@ -168,10 +181,10 @@ type Decided struct {
 
 // A Subject is what a decision is about that answers no question.
 type Subject struct {
-	Workflow WorkflowName
+	Workflow WorkflowName // empty: of none
 	Kind     SubjectKind
 	Topic    TopicName // of an event; else empty
-	ID       string    // of the input, of the event's message or of the item; of a workflow its name, of a handler Handler.ItemsOf
+	ID       string    // of the input, of the event's message, of the item, host or token; of a handler Handler.ItemsOf; of others their name
 }
 
 // Validate reports what is wrong with the decision.
@@ -181,6 +194,8 @@ func (d Decided) Validate() error {
 		return fmt.Errorf("decision %q about %s %q: it needs an action and something that it is about", d.Decision.Action, d.About.Kind, d.About.ID)
 	case !slices.Contains(SubjectKinds(), d.About.Kind):
 		return fmt.Errorf("decision about %s %q: there is no such kind", d.About.Kind, d.About.ID)
+	case d.About.Kind.OfWorkflow() != (d.About.Workflow != ""):
+		return fmt.Errorf("decision about %s %q: it cannot be one of workflow %q", d.About.Kind, d.About.ID, d.About.Workflow)
 	}
 	return nil
 }
@@ -194,11 +209,21 @@ const (
 	AboutItem     SubjectKind = "item"     // an Item
 	AboutWorkflow SubjectKind = "workflow" // a Workflow
 	AboutHandler  SubjectKind = "handler"  // a producer or job
+	AboutHost     SubjectKind = "host"     // a Host; of no workflow, as those below
+	AboutToken    SubjectKind = "token"    // a Credential that is no session
+	AboutSession  SubjectKind = "session"  // a Credential of a browser
+	AboutAccount  SubjectKind = "account"  // an Account
+	AboutSecret   SubjectKind = "secret"   // an Account that holds a secret of keep.toml
 )
 
 // SubjectKinds returns every kind.
 func SubjectKinds() []SubjectKind {
-	return []SubjectKind{AboutInput, AboutEvent, AboutItem, AboutWorkflow, AboutHandler}
+	return []SubjectKind{AboutInput, AboutEvent, AboutItem, AboutWorkflow, AboutHandler, AboutHost, AboutToken, AboutSession, AboutAccount, AboutSecret}
+}
+
+// OfWorkflow reports whether what is of the kind belongs to a workflow.
+func (k SubjectKind) OfWorkflow() bool {
+	return !slices.Contains([]SubjectKind{AboutHost, AboutToken, AboutSession, AboutAccount, AboutSecret}, k)
 }
 
 // Subject returns the subject of decisions about the workflow as a whole.

@@ -103,6 +103,12 @@ type EscalationFilter struct {
 	Made     Period // by when they were asked
 }
 
+// A DecisionFilter selects decisions that answer no question. Zero fields select everything.
+type DecisionFilter struct {
+	Workflow WorkflowName
+	Beside   bool // only those about what is of no workflow
+}
+
 // An ItemFilter selects items. Zero fields select everything.
 type ItemFilter struct {
 	Workflow WorkflowName

@@ -50,6 +50,7 @@ func (s *Server) actions() {
 	s.compares()
 	s.records()
 	s.tokens()
+	s.audit()
 	s.accounts()
 	s.grants()
 }

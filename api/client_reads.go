@@ -164,6 +164,11 @@ func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	return readAll[Token](ctx, c, nil, "tokens")
 }
 
+// Audit returns a page of what people did, newest first.
+func (c *Client) Audit(ctx context.Context, f AuditQuery, p Paging) (Page[AuditEntry], error) {
+	return read[Page[AuditEntry]](ctx, c, queries{f, KeyPaging{p.Limit, p.Cursor}}, "audit")
+}
+
 // Grants returns what each workflow may do, by workflow.
 func (c *Client) Grants(ctx context.Context) ([]Grant, error) {
 	return readAll[Grant](ctx, c, nil, "grants")

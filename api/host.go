@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/law/policy"
 	"github.com/keep-run/keep/store"
 	"github.com/keep-run/keep/view"
@@ -131,7 +132,12 @@ func (s *Server) hosts() {
 		if err != nil {
 			return Host{}, err
 		}
-		if err := s.cfg.Hosts.Drain(ctx, h.ID, !in.Body.Undo); err != nil {
+		action := keep.Drain
+		if in.Body.Undo {
+			action = keep.Undrain
+		}
+		act := access.Act(ctx, keep.Subject{Kind: keep.AboutHost, ID: string(h.ID)}, action, h.Name, s.cfg.Clock())
+		if err := s.cfg.Hosts.Drain(ctx, h.ID, !in.Body.Undo, act); err != nil {
 			return Host{}, err
 		}
 		return s.host(ctx, string(h.ID))

@@ -18,7 +18,7 @@ type KeyQuery struct {
 	Caller string    `query:"caller" maxLength:"255" doc:"the hash that records hold"`
 }
 
-// KeyPaging is Paging of keys, which have no other form in full.
+// KeyPaging is Paging of keys, and of other lists whose rows have no other form in full.
 type KeyPaging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"most items of the page"`
 	Cursor string `query:"cursor" doc:"next of the page before; empty: the first page"`

@@ -64,7 +64,7 @@ func (s *Server) tokens() {
 			if err != nil {
 				return Token{}, err
 			}
-			return TokenOf(c), s.cfg.Access.DropCredential(ctx, in.ID)
+			return TokenOf(c), access.End(ctx, s.cfg.Access, c, s.cfg.Clock())
 		})
 }
 

@@ -42,8 +42,9 @@ type Hosts interface {
 	Hosts(ctx context.Context) ([]keep.Host, error)
 
 	// Drain says whether a host should drain: release its workflows and take
-	// none. A host that is not known is a *keep.NotFoundError.
-	Drain(ctx context.Context, id keep.HostID, drain bool) error
+	// none. A host that is not known is a *keep.NotFoundError. As of Access, acts are
+	// recorded with it.
+	Drain(ctx context.Context, id keep.HostID, drain bool, acts ...keep.Decided) error
 }
 
 // Leases hands out workflows to hosts.

@@ -95,6 +95,9 @@ type Runs interface {
 type Decisions interface {
 	// Decided returns what was decided about something, oldest first: of more than keep.MaxDecided the newest.
 	Decided(ctx context.Context, about keep.Subject) ([]keep.Decided, error)
+
+	// Decisions lists decisions, newest first: within a workflow, or beside all, in the order in which they were recorded.
+	Decisions(ctx context.Context, f keep.DecisionFilter, p keep.Page) ([]keep.Decided, string, error)
 }
 
 // Traces reads what is kept of what runs saw.
@@ -437,11 +440,12 @@ type Sweeper interface {
 
 // Access keeps the credentials with which people and programs sign in. It writes
 // beside commits: no law connects a credential with other records. It has more than
-// five methods because who signs people in needs all of them.
+// five methods because who signs people in needs all of them. What a person did by a change is
+// recorded with it: acts are there if, and only if, the change is. They are of no workflow.
 type Access interface {
 	// AddCredential stores a new credential; keep.ErrStale if its id is taken, a
 	// *keep.NotFoundError if the one that it came from is gone, or ends at this moment.
-	AddCredential(ctx context.Context, c keep.Credential) error
+	AddCredential(ctx context.Context, c keep.Credential, acts ...keep.Decided) error
 
 	// Credential returns the credential of an id.
 	Credential(ctx context.Context, id string) (keep.Credential, error)
@@ -455,7 +459,7 @@ type Access interface {
 
 	// DropCredential ends a credential and those that came from it. One that is
 	// gone is a *keep.NotFoundError, so of two calls one succeeds.
-	DropCredential(ctx context.Context, id string) error
+	DropCredential(ctx context.Context, id string, acts ...keep.Decided) error
 
 	// SweepCredentials deletes what expired before now, and returns how many.
 	SweepCredentials(ctx context.Context, now time.Time) (int, error)
@@ -472,7 +476,8 @@ type Hooks interface {
 }
 
 // Accounts keeps credentials of services and secrets, sealed. It writes beside commits: no
-// law connects an account with other records. What may change is decided by law/account.
+// law connects an account with other records. What may change is decided by law/account. As of
+// Access, acts are recorded with a change.
 type Accounts interface {
 	// Accounts returns all of a kind, or those of the names that exist, sorted by name.
 	Accounts(ctx context.Context, kind keep.AccountKind, names ...string) ([]keep.Account, error)
@@ -480,7 +485,7 @@ type Accounts interface {
 	// PutAccounts writes all of the accounts, or none. Each must have the revision that is
 	// stored, 0 for one that is not, or the error is keep.ErrStale; the stored revision is
 	// then one higher. LastUsedAt is written for a new one only.
-	PutAccounts(ctx context.Context, as ...keep.Account) error
+	PutAccounts(ctx context.Context, as []keep.Account, acts ...keep.Decided) error
 
 	// LeaseAccount gives a host the right to refresh an account for ttl, and returns it as
 	// it is then. It reports false, and changes nothing, while another host has that
@@ -493,7 +498,7 @@ type Accounts interface {
 
 	// DropAccount deletes an account that has a revision; zero: any. One that is gone is a *keep.NotFoundError, and one
 	// of another revision keep.ErrStale.
-	DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error
+	DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64, acts ...keep.Decided) error
 }
 
 // Counters reads what workflows did over time.

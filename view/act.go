@@ -44,6 +44,24 @@ func (a Act) Did() string {
 		return "Checkpoint changed"
 	case keep.ResetCheckpoint:
 		return "Checkpoint reset"
+	case keep.Drain:
+		return "Drained"
+	case keep.Undrain:
+		return "Drain undone"
+	case keep.Issue:
+		return "Made"
+	case keep.Revoke:
+		return "Revoked"
+	case keep.Connect:
+		return "Connected"
+	case keep.Export:
+		return "Exported"
+	case keep.MoveAway:
+		return "Moved away"
+	case keep.SetSecret:
+		return "Set"
+	case keep.Remove:
+		return "Removed"
 	}
 	return string(a.Action)
 }

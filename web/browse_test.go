@@ -113,7 +113,7 @@ func TestEveryViewIsAccessible(t *testing.T) {
 	call(b, network.SetCookie, network.SetCookieParams{Name: "role", Value: string(access.Admin), URL: w.site.URL})
 	admins := map[string]string{
 		"secrets": "/secrets", "secret": "/secrets/bank", "secret-elsewhere": "/secrets/crm", "secret-unusable": "/secrets/github-hook", "secret-missing": "/secrets/slack",
-		"settings-admin": "/settings", "accounts": "/accounts", "account": "/accounts/work-mail",
+		"settings-admin": "/settings", "audit": "/audit", "accounts": "/accounts", "account": "/accounts/work-mail",
 		"connect": "/connect", "connect-key": "/connect/stripe", "connect-again": "/connect/gmail?name=work-mail", "connect-missing": "/connect/hubspot",
 		"proposal": "/proposals/" + w.proposed("mails"),
 	}

@@ -58,6 +58,9 @@ func (s *site) places(ctx context.Context) ([]link, error) {
 	if who, _ := access.From(ctx); s.setsSecrets(who) {
 		out = append(out, link{"/secrets", "Secrets", "page"})
 	}
+	if who, _ := access.From(ctx); who.Role.Covers(access.Admin) {
+		out = append(out, link{"/audit", "Audit", "page"})
+	}
 	names, err := s.names(ctx)
 	for _, n := range names[:min(len(names), maxPlaces)] {
 		out = append(out, link{"/workflows/" + string(n), string(n), "workflow"})

@@ -155,5 +155,9 @@ func (s *site) revoke(r *http.Request) (to, did string, err error) {
 	if s.cfg.Access == nil {
 		return "", "", &keep.NotFoundError{What: "page", ID: r.URL.Path}
 	}
-	return "/settings", "revoked", s.cfg.Access.DropCredential(r.Context(), r.PathValue("id"))
+	c, err := s.cfg.Access.Credential(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return "", "", err
+	}
+	return "/settings", "revoked", access.End(r.Context(), s.cfg.Access, c, time.Now())
 }

@@ -244,6 +244,7 @@ func (s *site) surroundings(mux *http.ServeMux) {
 	s.showTo(mux, access.Operator, "GET /keys/{ref}/confirm", "confirm_key", s.confirmKey)
 
 	s.show(mux, "GET /settings", "settings", s.settings)
+	s.showTo(mux, access.Admin, "GET /audit", "audit", s.audit)
 	s.showTo(mux, access.Admin, "POST /settings/tokens", "token", s.issueToken)
 	s.doAs(mux, access.Admin, "POST /settings/credentials/{id}/revoke", s.revoke)
 	mux.HandleFunc("POST /settings/backup", s.allow(access.Admin, func(w http.ResponseWriter, r *http.Request) {

@@ -218,13 +218,13 @@ func TestSessionOfAToken(t *testing.T) {
 // revoking is a store in which a token ends right before its session is stored.
 type revoking struct{ *memory.Store }
 
-func (s *revoking) AddCredential(ctx context.Context, c keep.Credential) error {
+func (s *revoking) AddCredential(ctx context.Context, c keep.Credential, acts ...keep.Decided) error {
 	if c.Parent != "" {
 		if err := s.DropCredential(ctx, c.Parent); err != nil {
 			return err
 		}
 	}
-	return s.Store.AddCredential(ctx, c)
+	return s.Store.AddCredential(ctx, c, acts...)
 }
 
 // A token that ends while somebody signs in with it leaves no session.

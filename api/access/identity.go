@@ -63,6 +63,17 @@ const (
 	ViaLink    Via = "link"    // a link to one question; has no role
 )
 
+// Surface names where the caller is, as decisions record it.
+func (id Identity) Surface() string {
+	switch id.Via {
+	case ViaSocket:
+		return "cli" // nothing else has the socket
+	case ViaSession:
+		return "web"
+	}
+	return "api"
+}
+
 // key is the key of an Identity in a context.
 type key struct{}
 

@@ -90,10 +90,34 @@ func Add(ctx context.Context, s store.Access, c keep.Credential, now time.Time, 
 	if life > 0 {
 		c.ExpiresAt = now.Add(life)
 	}
-	if err := s.AddCredential(ctx, c); err != nil {
+	var acts []keep.Decided
+	if c.Kind == keep.CredentialToken {
+		acts = append(acts, actAbout(ctx, c, keep.Issue, now))
+	}
+	if err := s.AddCredential(ctx, c, acts...); err != nil {
 		return c, fmt.Errorf("store %s: %w", c.Kind, err)
 	}
 	return c, nil
+}
+
+// End ends a token or a session, and what came from it. One that is gone is a *keep.NotFoundError.
+func End(ctx context.Context, s store.Access, c keep.Credential, now time.Time) error {
+	return s.DropCredential(ctx, c.ID, actAbout(ctx, c, keep.Revoke, now))
+}
+
+// actAbout returns the record of what the caller does with a credential. Once that is gone, it alone says whose it was.
+func actAbout(ctx context.Context, c keep.Credential, action keep.Action, now time.Time) keep.Decided {
+	about := keep.AboutToken
+	if c.Kind == keep.CredentialSession {
+		about = keep.AboutSession
+	}
+	return Act(ctx, keep.Subject{Kind: about, ID: c.ID}, action, c.Role+", of "+c.Name, now)
+}
+
+// Act returns the record of what the caller does with something that is of no workflow.
+func Act(ctx context.Context, about keep.Subject, action keep.Action, note string, now time.Time) keep.Decided {
+	id, _ := From(ctx)
+	return keep.Decided{About: about, Decision: keep.Decision{Action: action, By: id.Name, From: id.Surface(), Note: note, At: now}}
 }
 
 // hash is what is stored of a secret. It has 130 random bits, so that nothing

@@ -104,7 +104,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 	}
 	add(groupWrite, a.demoCmd(), a.initCmd(), a.checkCmd(), a.testCmd(), a.planCmd(), a.writeCmd(), a.editCmd(), a.devCmd(), a.runCmd(), a.serveCmd(), a.deployCmd(), a.typesCmd(), a.guideCmd(), a.docsCmd(), a.mcpCmd(), a.gatewayCmd(), a.packsCmd(), a.connectCmd(), a.proveCmd(), a.proxyCmd())
 	add(groupLook, a.statusCmd(), a.whyCmd(), a.workflowsCmd(), a.inputsCmd(), a.runsCmd(), a.eventsCmd(), a.topicsCmd(),
-		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd(), a.hooksCmd(), a.grantsCmd(), a.budgetsCmd(), a.proposalsCmd(), a.repairsCmd(),
+		a.mutationsCmd(), a.itemsCmd(), a.keysCmd(), a.hostsCmd(), a.auditCmd(), a.hooksCmd(), a.grantsCmd(), a.budgetsCmd(), a.proposalsCmd(), a.repairsCmd(),
 		a.checkpointsCmd())
 	add(groupDecide, a.inboxCmd(), a.pauseCmd(), a.resumeCmd(), a.triggerCmd(), a.publishCmd())
 	add(groupOther, a.loginCmd(), a.tokenCmd(), a.apiCmd(), a.doctorCmd(), a.trustCmd(), a.accountsCmd(), a.secretsCmd(), a.dbCmd(), a.idempotencyCmd(), a.updateCmd(), a.versionCmd())

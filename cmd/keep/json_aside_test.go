@@ -109,6 +109,7 @@ func TestJSONAside(t *testing.T) {
 	ask(done, "", "secrets")
 	ask(done, "", "secrets", "list")
 	ask(done, "", "secrets", "rm", "x")
+	ask(done, "", "audit")
 	ask(missing, "", "secrets", "rm", "x")
 	ask(done, "", "accounts")
 	ask(done, "", "accounts", "list")

@@ -398,7 +398,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("keys"), is("keys", "list", "--status", "unknown"), is("keys", "--key", "k1"), is("keys", "--limit", "1"), is("keys", "show", done), is("keys", "show", unknown),
 		is("keys", "show", "key_36aagtdmsnzqbd7rejge7z5zdv"), is("keys", "show", "nonsense"),
 		is("why", "m/c1"), is("why", run), is("why", run[len(run)-6:]), is("runs", "show", "last"), is("runs", "show", run[4:]), is("mutations", "show", mutation[4:]), is("why", "a"), is("why", "mail@1.0"), is("why", "none"), is("hooks"), is("hosts"), is("hosts", "list"), is("hosts", "show", "none"), is("hosts", "drain", "none"),
-		is("token"), is("token", "list"), is("grants"), is("grants", "list", "--workflow", "mail"), is("grants", "show", "mail"), is("grants", "show", "none"),
+		is("token"), is("audit", "--workflow", "mail"), is("audit", "--workflow", "none"), is("token", "list"), is("grants"), is("grants", "list", "--workflow", "mail"), is("grants", "show", "mail"), is("grants", "show", "none"),
 		is("checkpoints", "show", "mail", "feed"), is("checkpoints", "show", "mail", "create"), is("checkpoints", "show", "none", "feed"),
 		is("budgets"), is("budgets", "list", "--workflow", "mail"), is("budgets", "show", "records"), is("budgets", "show", "none"),
 		is("repairs"), is("repairs", "list", "--workflow", "mail"), is("repairs", "show", "none"),

@@ -34,6 +34,10 @@ type Config struct {
 	// is renewed.
 	Clients func(a keep.Account, content seal.Content) (Client, error)
 
+	// By says who does something with an account, and where, for its record: "cli", "api" or "web". If nil,
+	// it is in no record, but for who connects one.
+	By func(ctx context.Context) (who, from string)
+
 	// TTL is how long a host has the right to renew. If zero, DefaultTTL.
 	TTL time.Duration
 
@@ -360,7 +364,7 @@ func (m *Manager) connect(ctx context.Context, fresh keep.Account, c seal.Conten
 		if a.Sealed, err = m.seal(ctx, a.Kind, a.Name, content); err != nil {
 			return keep.Account{}, err
 		}
-		err = m.cfg.Store.PutAccounts(ctx, a)
+		err = m.cfg.Store.PutAccounts(ctx, []keep.Account{a}, m.act(ctx, a, connects[a.Kind], a.Pack))
 		if err == nil {
 			a.Rev++
 			if a, err = m.sealAnew(ctx, a, content); err != nil {
@@ -397,7 +401,7 @@ func (m *Manager) sealAnew(ctx context.Context, a keep.Account, c seal.Content) 
 		if now.Sealed, err = k.Seal(a.Kind, a.Name, c); err != nil {
 			return a, err
 		}
-		err = m.cfg.Store.PutAccounts(ctx, now)
+		err = m.cfg.Store.PutAccounts(ctx, []keep.Account{now})
 		if a = now; err == nil {
 			a.Rev++
 			continue
@@ -420,7 +424,7 @@ func (m *Manager) change(ctx context.Context, name string, f func(keep.Account) 
 		if !ok {
 			return a, nil
 		}
-		err = m.cfg.Store.PutAccounts(ctx, next)
+		err = m.cfg.Store.PutAccounts(ctx, []keep.Account{next})
 		if err == nil {
 			m.settle(ctx)
 			next.Rev++

@@ -696,7 +696,7 @@ func TestRestored(t *testing.T) {
 				t.Fatalf("given %d times, it changes %+v: %t", again+1, a, changed)
 			}
 			if changed {
-				if err := w.store.PutAccounts(t.Context(), a); err != nil {
+				if err := w.store.PutAccounts(t.Context(), []keep.Account{a}); err != nil {
 					t.Fatal(err)
 				}
 			}

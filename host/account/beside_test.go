@@ -54,12 +54,12 @@ type beside struct {
 
 type kept interface{ store.Accounts }
 
-func (b *beside) PutAccounts(ctx context.Context, as ...keep.Account) error {
+func (b *beside) PutAccounts(ctx context.Context, as []keep.Account, acts ...keep.Decided) error {
 	if f := b.first; f != nil {
 		b.first = nil
 		f()
 	}
-	return b.kept.PutAccounts(ctx, as...)
+	return b.kept.PutAccounts(ctx, as, acts...)
 }
 
 // What was sealed with a key that is replaced before it is written can be opened all the same: tokens that a renewal brought
@@ -399,7 +399,7 @@ func TestImportBesideAConnect(t *testing.T) {
 // A full store takes no writes.
 type full struct{ kept }
 
-func (full) PutAccounts(context.Context, ...keep.Account) error {
+func (full) PutAccounts(context.Context, []keep.Account, ...keep.Decided) error {
 	return errors.New("the disk is full")
 }
 
@@ -429,12 +429,12 @@ type lateDropper struct {
 	first func()
 }
 
-func (d *lateDropper) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
+func (d *lateDropper) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64, acts ...keep.Decided) error {
 	if f := d.first; f != nil {
 		d.first = nil
 		f()
 	}
-	return d.kept.DropAccount(ctx, kind, name, rev)
+	return d.kept.DropAccount(ctx, kind, name, rev, acts...)
 }
 
 // What a person connects again, or sets, while what no key opens is given up is not given up with it.

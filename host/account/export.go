@@ -76,6 +76,9 @@ func (m *Manager) Export(ctx context.Context, name string, move bool, to Sink) e
 			return err
 		}
 		if !move {
+			if err := m.cfg.Store.PutAccounts(ctx, nil, m.act(ctx, a, keep.Export, "")); err != nil {
+				return err
+			}
 			return to.Store(text)
 		}
 		if err = m.move(ctx, a, text, to.Store); !errors.Is(err, keep.ErrStale) {
@@ -91,7 +94,7 @@ func (m *Manager) move(ctx context.Context, a keep.Account, text []byte, store f
 	if !ok {
 		return fmt.Errorf("a request for new tokens of the account %s has no answer yet; renew it first: keep accounts renew %[1]s", a.Name)
 	}
-	if err := m.cfg.Store.PutAccounts(ctx, moved); err != nil {
+	if err := m.cfg.Store.PutAccounts(ctx, []keep.Account{moved}, m.act(ctx, a, keep.MoveAway, "")); err != nil {
 		return err
 	}
 	moved.Rev++
@@ -101,7 +104,7 @@ func (m *Manager) move(ctx context.Context, a keep.Account, text []byte, store f
 		return fmt.Errorf("the account %s was not written, and is not used here any more; give the command again with a file that can be written: %w", a.Name, err)
 	}
 	m.at(MoveStored)
-	err := m.cfg.Store.PutAccounts(ctx, law.Revoke(moved))
+	err := m.cfg.Store.PutAccounts(ctx, []keep.Account{law.Revoke(moved)})
 	m.settle(ctx)
 	if errors.Is(err, keep.ErrStale) {
 		return fmt.Errorf("the account %s is written as it was, and is another one here: it was changed meanwhile", a.Name)

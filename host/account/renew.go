@@ -219,7 +219,7 @@ func (m *Manager) renewAlone(ctx context.Context, name string, generation int64,
 
 // giveBack ends the lease.
 func (m *Manager) giveBack(ctx context.Context, a keep.Account) error {
-	err := m.cfg.Store.PutAccounts(ctx, law.Release(a))
+	err := m.cfg.Store.PutAccounts(ctx, []keep.Account{law.Release(a)})
 	if errors.Is(err, keep.ErrStale) {
 		return nil // it is somebody else's
 	}
@@ -244,7 +244,7 @@ func (m *Manager) request(ctx context.Context, a keep.Account, force bool, begun
 	if a, err = law.Begin(a, m.cfg.Host, force, m.now()); err != nil {
 		return a, false, err
 	}
-	switch err := m.cfg.Store.PutAccounts(ctx, a); {
+	switch err := m.cfg.Store.PutAccounts(ctx, []keep.Account{a}); {
 	case errors.Is(err, keep.ErrStale):
 		return a, true, nil
 	case err != nil:
@@ -426,7 +426,7 @@ func (m *Manager) Revoke(ctx context.Context, name string, of time.Time) (keep.A
 		}
 		next := law.Revoke(a)
 		next.Error = left
-		err = m.cfg.Store.PutAccounts(ctx, next)
+		err = m.cfg.Store.PutAccounts(ctx, []keep.Account{next}, m.act(ctx, a, keep.Revoke, cmp.Or(left, "its service was told")))
 		if errors.Is(err, keep.ErrStale) {
 			continue
 		}

@@ -40,7 +40,7 @@ func wasSetAt(old keep.Account, name string, at time.Time) error {
 
 // RemoveSecret deletes a secret.
 func (m *Manager) RemoveSecret(ctx context.Context, name string) error {
-	return m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, 0)
+	return m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, 0, m.act(ctx, keep.Account{Kind: keep.AccountSecret, Name: name}, keep.Remove, ""))
 }
 
 // RemoveSecretOf is RemoveSecret of what a person set at a time; of another one the error is keep.ErrStale.
@@ -53,7 +53,7 @@ func (m *Manager) RemoveSecretOf(ctx context.Context, name string, at time.Time)
 		if err != nil {
 			return err
 		}
-		if err := m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, a.Rev); !errors.Is(err, keep.ErrStale) {
+		if err := m.cfg.Store.DropAccount(ctx, keep.AccountSecret, name, a.Rev, m.act(ctx, a, keep.Remove, "")); !errors.Is(err, keep.ErrStale) {
 			return err
 		}
 	}
@@ -137,7 +137,7 @@ func (m *Manager) reseal(ctx context.Context, next seal.Key, before []seal.Key, 
 			case m.resealed(ctx, a, err):
 				return false, 0, keep.ErrStale
 			case discard && errors.Is(err, seal.ErrOtherKey):
-				err := m.cfg.Store.DropAccount(ctx, a.Kind, a.Name, a.Rev)
+				err := m.cfg.Store.DropAccount(ctx, a.Kind, a.Name, a.Rev, m.act(ctx, a, keep.Remove, "its key is lost"))
 				if err != nil && !errors.Is(err, keep.ErrNotFound) {
 					return false, 0, err
 				}
@@ -155,7 +155,7 @@ func (m *Manager) reseal(ctx context.Context, next seal.Key, before []seal.Key, 
 	if len(put) == 0 {
 		return false, rows, nil
 	}
-	return true, rows, m.cfg.Store.PutAccounts(ctx, put...)
+	return true, rows, m.cfg.Store.PutAccounts(ctx, put)
 }
 
 // A Point is a place between two durable steps.

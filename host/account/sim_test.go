@@ -148,8 +148,8 @@ func (s simStore) Accounts(ctx context.Context, kind keep.AccountKind, names ...
 	return list, err
 }
 
-func (s simStore) PutAccounts(ctx context.Context, as ...keep.Account) error {
-	return s.do(func() error { return s.h.w.store.PutAccounts(ctx, as...) })
+func (s simStore) PutAccounts(ctx context.Context, as []keep.Account, acts ...keep.Decided) error {
+	return s.do(func() error { return s.h.w.store.PutAccounts(ctx, as, acts...) })
 }
 
 func (s simStore) LeaseAccount(ctx context.Context, kind keep.AccountKind, name, host string, _ time.Time, ttl time.Duration) (a keep.Account, ok bool, err error) {

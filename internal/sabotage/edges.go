@@ -131,7 +131,7 @@ var edgesBreaks = []Break{
 	{"secret-set-meanwhile-is-replaced", "permitted", "host/account/secret.go",
 		`case old.ConnectedAt.Equal(at):`, `case true:`, "./cmd/keep/internal/daemon -run TestASecretIsSetMeanwhile"},
 	{"discard-takes-what-was-connected-since", "nothing-lost", "host/account/secret.go",
-		`a.Kind, a.Name, a.Rev)`, `a.Kind, a.Name, 0*a.Rev)`, "./host/account -run TestDiscardBesideAConnect"},
+		`a.Kind, a.Name, a.Rev, m`, `a.Kind, a.Name, 0*a.Rev, m`, "./host/account -run TestDiscardBesideAConnect"},
 	{"mistyped-client-spends-accounts", "nothing-lost", "host/account/renew.go",
 		`refused.Code == "invalid_client" && c.Client == nil`, `refused.Code == "" && c.Client == nil`, "./host/account -run TestWrongClient"},
 	{"renewal-that-did-nothing-is-enough", "explained", "host/account/renew.go",

@@ -353,7 +353,7 @@ var keysBreaks = []Break{
 	{"memory-in-a-file", "no-ambient-power", "cmd/keep/main.go",
 		"\twithoutCores()", "\t_ = withoutCores", "./cmd/keep -run TestCanaryOfAccounts"},
 	{"moved-account-is-used", "one-at-a-time", "host/account/export.go",
-		"	if err := m.cfg.Store.PutAccounts(ctx, moved); err != nil {\n\t\treturn err\n\t}\n\tmoved.Rev++", "", "./host/account -run TestMove"},
+		"	if err := m.cfg.Store.PutAccounts(ctx, []keep.Account{moved}, m.act(ctx, a, keep.MoveAway, \"\")); err != nil {\n\t\treturn err\n\t}\n\tmoved.Rev++", "", "./host/account -run TestMove"},
 	{"moved-account-is-revoked", "nothing-lost", "host/account/renew.go",
 		`		if law.Moved(a) {
 			left = leftMoved

@@ -78,6 +78,9 @@ func (d *decision) appendLogs(lines []keep.LogLine) error {
 
 // appendDecision records what a person decided. What that is about need not be known: the change beside it says whether it is there.
 func (d *decision) appendDecision(c keep.Decided) error {
+	if c.About.Workflow == "" {
+		return errors.New("a decision about what is of no workflow is recorded with what it changes, and in no commit")
+	}
 	if err := d.own("decision about "+string(c.About.Kind), c.About.ID, c.About.Workflow); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (s *Store) Accounts(ctx context.Context, kind keep.AccountKind, names ...st
 }
 
 // PutAccounts writes all of the accounts, or none; see store.Accounts.
-func (s *Store) PutAccounts(ctx context.Context, as ...keep.Account) error {
+func (s *Store) PutAccounts(ctx context.Context, as []keep.Account, acts ...keep.Decided) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -43,6 +43,10 @@ func (s *Store) PutAccounts(ctx context.Context, as ...keep.Account) error {
 			return fmt.Errorf("account %s: %w", a.Name, keep.ErrStale)
 		}
 	}
+	if err := validActs(acts); err != nil {
+		return err
+	}
+	s.record(acts)
 	for _, a := range as {
 		key := accountKey{a.Kind, a.Name}
 		a = copyAccount(a)
@@ -88,7 +92,7 @@ func (s *Store) UseAccount(ctx context.Context, kind keep.AccountKind, name stri
 }
 
 // DropAccount deletes an account.
-func (s *Store) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
+func (s *Store) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64, acts ...keep.Decided) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -101,6 +105,10 @@ func (s *Store) DropAccount(ctx context.Context, kind keep.AccountKind, name str
 	case rev != 0 && a.Rev != rev:
 		return keep.ErrStale
 	}
+	if err := validActs(acts); err != nil {
+		return err
+	}
+	s.record(acts)
 	delete(s.accounts, key)
 	return nil
 }

@@ -256,9 +256,38 @@ func (t *tx) appendDecision(d keep.Decided) error {
 	if err := t.own("decision", keep.MessageID(d.About.ID), d.About.Workflow); err != nil {
 		return err
 	}
-	d.Decision = keep.Decision{Action: d.Decision.Action, By: d.Decision.By, From: d.Decision.From, Note: d.Decision.Note, At: clean(d.Decision.At)}
-	put(t, t.s.decided, d.About, append(slices.Clone(t.s.decided[d.About]), d))
+	if d.About.Workflow == "" {
+		return errors.New("a decision about what is of no workflow is in no commit")
+	}
+	put(t, t.s.decided, d.About, append(slices.Clone(t.s.decided[d.About]), row[keep.Decided]{t.next(), copyDecided(d)}))
 	return d.Validate()
+}
+
+// copyDecided returns d as stores keep it.
+func copyDecided(d keep.Decided) keep.Decided {
+	d.Decision = keep.Decision{Action: d.Decision.Action, By: d.Decision.By, From: d.Decision.From, Note: d.Decision.Note, At: clean(d.Decision.At)}
+	return d
+}
+
+// validActs returns what is wrong with decisions that are recorded with a change which is no commit.
+func validActs(acts []keep.Decided) error {
+	for _, d := range acts {
+		if err := d.Validate(); err != nil {
+			return err
+		}
+		if d.About.Workflow != "" {
+			return fmt.Errorf("a decision of workflow %s beside its commits", d.About.Workflow)
+		}
+	}
+	return nil
+}
+
+// record adds decisions that are valid; the caller holds mu.
+func (s *Store) record(acts []keep.Decided) {
+	for _, d := range acts {
+		s.rows++
+		s.decided[d.About] = append(s.decided[d.About], row[keep.Decided]{s.rows, copyDecided(d)})
+	}
 }
 
 // appendLogs adds lines to runs of the workflow.

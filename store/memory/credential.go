@@ -11,7 +11,7 @@ import (
 )
 
 // AddCredential stores a new credential; see store.Access.
-func (s *Store) AddCredential(ctx context.Context, c keep.Credential) error {
+func (s *Store) AddCredential(ctx context.Context, c keep.Credential, acts ...keep.Decided) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -26,6 +26,10 @@ func (s *Store) AddCredential(ctx context.Context, c keep.Credential) error {
 	if _, exists := s.credentials[c.Parent]; !exists && c.Parent != "" {
 		return &keep.NotFoundError{What: "credential", ID: c.Parent}
 	}
+	if err := validActs(acts); err != nil {
+		return err
+	}
+	s.record(acts)
 	s.rows++
 	s.credentials[c.ID] = row[keep.Credential]{s.rows, copyCredential(c)}
 	return nil
@@ -72,7 +76,7 @@ func (s *Store) UseCredential(ctx context.Context, id string, at time.Time) erro
 }
 
 // DropCredential ends a credential and those that came from it.
-func (s *Store) DropCredential(ctx context.Context, id string) error {
+func (s *Store) DropCredential(ctx context.Context, id string, acts ...keep.Decided) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -81,6 +85,10 @@ func (s *Store) DropCredential(ctx context.Context, id string) error {
 	if _, ok := s.credentials[id]; !ok {
 		return &keep.NotFoundError{What: "credential", ID: id}
 	}
+	if err := validActs(acts); err != nil {
+		return err
+	}
+	s.record(acts)
 	delete(s.credentials, id)
 	for other, c := range s.credentials {
 		if c.v.Parent == id && id != "" {

@@ -271,7 +271,7 @@ func (s *Shared) Hosts(ctx context.Context) ([]keep.Host, error) {
 
 // Drain says whether a host should drain. A host that is not known is a
 // *keep.NotFoundError.
-func (s *Shared) Drain(ctx context.Context, id keep.HostID, drain bool) error {
+func (s *Shared) Drain(ctx context.Context, id keep.HostID, drain bool, acts ...keep.Decided) error {
 	_, leave, err := s.enter(ctx)
 	if err != nil {
 		return err
@@ -281,6 +281,10 @@ func (s *Shared) Drain(ctx context.Context, id keep.HostID, drain bool) error {
 	if !known {
 		return &keep.NotFoundError{What: "host", ID: string(id)}
 	}
+	if err := validActs(acts); err != nil {
+		return err
+	}
+	s.record(acts)
 	h.Draining = drain
 	s.hosts[id] = h
 	return nil

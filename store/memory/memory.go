@@ -33,7 +33,7 @@ type Store struct {
 	runs        map[keep.RunID]row[keep.Run]
 	open        map[laneKey]keep.RunID // the run that is not closed
 	logs        map[keep.RunID][]keep.LogLine
-	decided     map[keep.Subject][]keep.Decided
+	decided     map[keep.Subject][]row[keep.Decided]
 	traces      map[keep.RunID][]row[keep.TracePart]
 	mutations   map[keep.MutationKey]row[keep.Mutation]
 	moves       map[keep.MutationKey][]keep.Move
@@ -117,7 +117,7 @@ func New() *Store {
 		runs:        make(map[keep.RunID]row[keep.Run]),
 		open:        make(map[laneKey]keep.RunID),
 		logs:        make(map[keep.RunID][]keep.LogLine),
-		decided:     make(map[keep.Subject][]keep.Decided),
+		decided:     make(map[keep.Subject][]row[keep.Decided]),
 		traces:      make(map[keep.RunID][]row[keep.TracePart]),
 		mutations:   make(map[keep.MutationKey]row[keep.Mutation]),
 		moves:       make(map[keep.MutationKey][]keep.Move),

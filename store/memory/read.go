@@ -238,8 +238,31 @@ func (s *Store) Logs(ctx context.Context, run keep.RunID) ([]keep.LogLine, error
 func (s *Store) Decided(ctx context.Context, about keep.Subject) ([]keep.Decided, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := s.decided[about]
-	return slices.Clone(list[max(0, len(list)-keep.MaxDecided):]), context.Cause(ctx)
+	all := s.decided[about]
+	var list []keep.Decided
+	for _, d := range all[max(0, len(all)-keep.MaxDecided):] {
+		list = append(list, d.v)
+	}
+	return list, context.Cause(ctx)
+}
+
+// Decisions lists decisions; see store.Decisions.
+func (s *Store) Decisions(_ context.Context, f keep.DecisionFilter, p keep.Page) ([]keep.Decided, string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	rows := func(yield func(row[keep.Decided]) bool) {
+		for _, list := range s.decided {
+			for _, d := range list {
+				if !yield(d) {
+					return
+				}
+			}
+		}
+	}
+	match := func(d keep.Decided) bool {
+		return is(f.Workflow, d.About.Workflow) && (!f.Beside || d.About.Workflow == "")
+	}
+	return page("d", p, rows, match, func(d keep.Decided) keep.Decided { return d })
 }
 
 // Trace returns the parts of a run's trace, oldest first.

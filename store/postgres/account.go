@@ -24,14 +24,14 @@ func (db *DB) Accounts(ctx context.Context, kind keep.AccountKind, names ...stri
 }
 
 // PutAccounts writes all of the accounts, or none; see store.Accounts.
-func (db *DB) PutAccounts(ctx context.Context, as ...keep.Account) error {
+func (db *DB) PutAccounts(ctx context.Context, as []keep.Account, acts ...keep.Decided) error {
 	return db.change(ctx, func(tx pgx.Tx) error {
 		for _, a := range as {
 			if err := putAccount(ctx, tx, a); err != nil {
 				return fmt.Errorf("account %s: %w", a.Name, err)
 			}
 		}
-		return nil
+		return writeActs(ctx, tx, acts)
 	})
 }
 
@@ -74,8 +74,15 @@ func (db *DB) UseAccount(ctx context.Context, kind keep.AccountKind, name string
 }
 
 // DropAccount deletes an account.
-func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
-	n, err := db.exec(ctx, `DELETE FROM account WHERE kind = $1 AND name = $2 AND ($3::bigint = 0 OR rev = $3::bigint)`, kind, name, rev)
+func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64, acts ...keep.Decided) error {
+	var n int64
+	err := db.change(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM account WHERE kind = $1 AND name = $2 AND ($3::bigint = 0 OR rev = $3::bigint)`, values([]any{kind, name, rev})...)
+		if n = tag.RowsAffected(); err == nil && n > 0 {
+			err = writeActs(ctx, tx, acts)
+		}
+		return err
+	})
 	if err != nil || n > 0 {
 		return err
 	}

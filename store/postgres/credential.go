@@ -12,7 +12,7 @@ import (
 )
 
 // AddCredential stores a new credential; see store.Access.
-func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
+func (db *DB) AddCredential(ctx context.Context, c keep.Credential, acts ...keep.Decided) error {
 	err := db.change(ctx, func(tx pgx.Tx) error {
 		if c.Parent != "" { // its row is held until the end, so that it can only end afterwards
 			held, err := tx.Exec(ctx, `SELECT 1 FROM credential WHERE id = $1 FOR KEY SHARE`, text(c.Parent))
@@ -26,6 +26,9 @@ func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
 		added, err := writeOne(ctx, tx, insertCredential, stored.Credentials, &c)
 		if err == nil && added == 0 {
 			err = keep.ErrStale
+		}
+		if err == nil {
+			err = writeActs(ctx, tx, acts)
 		}
 		return err
 	})
@@ -52,7 +55,7 @@ func (db *DB) UseCredential(ctx context.Context, id string, at time.Time) error 
 }
 
 // DropCredential ends a credential and those that came from it.
-func (db *DB) DropCredential(ctx context.Context, id string) error {
+func (db *DB) DropCredential(ctx context.Context, id string, acts ...keep.Decided) error {
 	return db.change(ctx, func(tx pgx.Tx) error {
 		ended, err := tx.Exec(ctx, `DELETE FROM credential WHERE id = $1`, text(id))
 		if err == nil && ended.RowsAffected() == 0 {
@@ -60,6 +63,9 @@ func (db *DB) DropCredential(ctx context.Context, id string) error {
 		}
 		if err == nil { // a statement of its own, which sees what was added until the first one could begin
 			_, err = tx.Exec(ctx, `DELETE FROM credential WHERE parent = $1 AND parent <> ''`, text(id))
+		}
+		if err == nil {
+			err = writeActs(ctx, tx, acts)
 		}
 		return err
 	})

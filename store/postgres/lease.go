@@ -384,7 +384,7 @@ func (db *DB) Hosts(ctx context.Context) ([]keep.Host, error) {
 
 // Drain says whether a host should drain. A host that is not known is a
 // *keep.NotFoundError.
-func (db *DB) Drain(ctx context.Context, id keep.HostID, drain bool) error {
+func (db *DB) Drain(ctx context.Context, id keep.HostID, drain bool, acts ...keep.Decided) error {
 	return db.change(ctx, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE host SET draining = $2 WHERE id = $1`, text(string(id)), drain)
 		if err == nil && tag.RowsAffected() == 0 {
@@ -392,6 +392,9 @@ func (db *DB) Drain(ctx context.Context, id keep.HostID, drain bool) error {
 		}
 		if err == nil {
 			err = alert(ctx, tx, id)
+		}
+		if err == nil {
+			err = writeActs(ctx, tx, acts)
 		}
 		return err
 	})

@@ -212,22 +212,38 @@ func list[T, F any, S ~string](ctx context.Context, db *DB, l lister[F, S], f F,
 		var q query
 		sql := l.sql(&q, f, c, columns)
 		found, err = collect(ctx, db, out.scan, sql, q.args...)
-		if len(found) == c.limit {
-			found = found[:c.limit-1]
-			last := found[len(found)-1]
-			end = &place{last.n, last.workflow}
-		}
+		found, end = cutOff(found, c)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("list: %w", err)
 	}
-	if end != nil {
-		next = l.Kind + strconv.FormatInt(end.n, 10) + "." + hex.EncodeToString([]byte(end.workflow))
+	return unplacedAll(found), cursorOf(l.Kind, end), nil
+}
+
+// cutOff takes off the row that was read beyond the page, and returns the place of the last one that is left then; nil: there is no next page.
+func cutOff[T any](found []placed[T], c cut) ([]placed[T], *place) {
+	if len(found) < c.limit {
+		return found, nil
 	}
+	found = found[:c.limit-1]
+	last := found[len(found)-1]
+	return found, &place{last.n, last.workflow}
+}
+
+// unplacedAll returns rows without their places.
+func unplacedAll[T any](found []placed[T]) (list []T) {
 	for _, v := range found {
 		list = append(list, v.what)
 	}
-	return list, next, nil
+	return list
+}
+
+// cursorOf returns the cursor of the page after a place; nil: there is none.
+func cursorOf(kind string, end *place) string {
+	if end == nil {
+		return ""
+	}
+	return kind + strconv.FormatInt(end.n, 10) + "." + hex.EncodeToString([]byte(end.workflow))
 }
 
 // parseCursor reads the cursor that page made.

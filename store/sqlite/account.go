@@ -29,14 +29,14 @@ func (db *DB) Accounts(ctx context.Context, kind keep.AccountKind, names ...stri
 }
 
 // PutAccounts writes all of the accounts, or none; see store.Accounts.
-func (db *DB) PutAccounts(ctx context.Context, as ...keep.Account) error {
+func (db *DB) PutAccounts(ctx context.Context, as []keep.Account, acts ...keep.Decided) error {
 	return db.change(ctx, func(conn *conn) error {
 		for _, a := range as {
 			if err := putAccount(conn, a); err != nil {
 				return fmt.Errorf("account %s: %w", a.Name, err)
 			}
 		}
-		return nil
+		return writeActs(conn, acts)
 	})
 }
 
@@ -85,10 +85,13 @@ func (db *DB) UseAccount(ctx context.Context, kind keep.AccountKind, name string
 }
 
 // DropAccount deletes an account.
-func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64) error {
+func (db *DB) DropAccount(ctx context.Context, kind keep.AccountKind, name string, rev int64, acts ...keep.Decided) error {
 	var n int64
 	err := db.change(ctx, func(conn *conn) (err error) {
 		n, err = conn.exec(`DELETE FROM account WHERE kind = ?1 AND name = ?2 AND (?3 = 0 OR rev = ?3)`, kind, name, rev)
+		if err == nil && n > 0 {
+			err = writeActs(conn, acts)
+		}
 		return err
 	})
 	if err != nil || n > 0 {

@@ -11,14 +11,14 @@ import (
 )
 
 // AddCredential stores a new credential; see store.Access.
-func (db *DB) AddCredential(ctx context.Context, c keep.Credential) error {
+func (db *DB) AddCredential(ctx context.Context, c keep.Credential, acts ...keep.Decided) error {
 	return db.change(ctx, func(conn *conn) error {
 		if c.Parent != "" {
 			if row, err := conn.row(`SELECT 1 FROM credential WHERE id = ?`, c.Parent); err != nil || row == nil {
 				return cmp.Or(err, error(&keep.NotFoundError{What: "credential", ID: c.Parent}))
 			}
 		}
-		return addCredential(conn, c)
+		return cmp.Or(addCredential(conn, c), writeActs(conn, acts))
 	})
 }
 
@@ -52,7 +52,7 @@ func (db *DB) UseCredential(ctx context.Context, id string, at time.Time) error 
 }
 
 // DropCredential ends a credential and those that came from it.
-func (db *DB) DropCredential(ctx context.Context, id string) error {
+func (db *DB) DropCredential(ctx context.Context, id string, acts ...keep.Decided) error {
 	return db.change(ctx, func(conn *conn) error {
 		n, err := conn.exec(`DELETE FROM credential WHERE id = ?`, id)
 		if err == nil && n == 0 {
@@ -60,6 +60,9 @@ func (db *DB) DropCredential(ctx context.Context, id string) error {
 		}
 		if err == nil {
 			_, err = conn.exec(`DELETE FROM credential WHERE parent = ? AND parent <> ''`, id)
+		}
+		if err == nil {
+			err = writeActs(conn, acts)
 		}
 		return err
 	})

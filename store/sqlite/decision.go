@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/internal/stored"
@@ -21,6 +22,41 @@ func (t *tx) writeDecision(d keep.Decided) error {
 		return fmt.Errorf("decision about %s %s: %w", d.About.Kind, d.About.ID, err)
 	}
 	return nil
+}
+
+// writeActs adds decisions that are of no workflow.
+func writeActs(conn *conn, acts []keep.Decided) error {
+	for _, d := range acts {
+		err := stored.CheckAct(d)
+		if err == nil {
+			_, _, err = write(conn, insertDecision, stored.Decisions, &d)
+		}
+		if err != nil {
+			return fmt.Errorf("decision about %s %s: %w", d.About.Kind, d.About.ID, err)
+		}
+	}
+	return nil
+}
+
+// Decisions lists decisions; see store.Decisions.
+func (db *DB) Decisions(ctx context.Context, f keep.DecisionFilter, p keep.Page) ([]keep.Decided, string, error) {
+	return page(ctx, db, p, listing[keep.Decided]{
+		kind: "d",
+		rows: `SELECT ` + decisionColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN decision ON n = value`,
+		scan: scanDecision,
+		from: func(_ context.Context, _ *view, c cut) ([]stream, error) {
+			of := stream{text: `SELECT n FROM decision WHERE n < ?1 ORDER BY n DESC LIMIT ?2`, args: []any{c.before, c.limit}}
+			if f.Workflow != "" || f.Beside {
+				of.text = strings.Replace(of.text, `WHERE`, `WHERE workflow = ?3 AND`, 1)
+				of.args = append(of.args, f.Workflow)
+			}
+			if f.Workflow != "" && f.Beside {
+				return nil, nil // nothing is both
+			}
+			return []stream{of}, nil
+		},
+		within: func(_ context.Context, _ *view, c cut) (cut, error) { return c, nil },
+	})
 }
 
 // Decided returns decisions; see store.Decisions.

@@ -622,6 +622,8 @@ CREATE INDEX decision_by_subject ON decision (workflow, id, kind, topic);
 
 CREATE INDEX mutation_item_doubt ON mutation (workflow, state) WHERE item <> '' AND state IN ('needs_reconcile', 'indeterminate');
 
+CREATE INDEX decision_of_workflow ON decision (workflow);
+
 INSERT INTO search_index VALUES ('event', 0);
 INSERT INTO search_index VALUES ('input', 0);
 INSERT INTO search_index VALUES ('item', 0);

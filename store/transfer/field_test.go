@@ -94,7 +94,7 @@ func full() []transfer.Record {
 	at := time.UnixMilli(1_700_000_000_123).UTC()
 	version := keep.Version{Major: 2, Minor: 3}
 	seen := keep.EventRef{Topic: "topic", MessageID: "m"}
-	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", Budget: "money", BudgetRule: "mark", Item: "item", RetryAfter: 7}
+	failure := &keep.Failure{Class: keep.ClassLogic, Code: "code", Message: "message", Outage: true, Tool: "tool", At: "file:1:2", Account: "mail", Generation: 3, Secrets: "mark", Budget: "money", BudgetRule: "mark", BudgetAmount: 5, Item: "item", RetryAfter: 7}
 	handlers := []keep.Handler{{Name: "h", Kind: keep.Consumer,
 		Subscribe: []keep.TopicName{"topic"}, Publishes: []keep.TopicName{"topic"}, HasMutate: true, HasNext: true, IgnoresResult: true, Items: "first", New: true, Order: keep.OrderKey,
 		Schedule: keep.Schedule{Interval: time.Minute, Cron: "* * * * *", Timezone: "UTC"}}}

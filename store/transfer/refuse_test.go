@@ -107,7 +107,7 @@ func TestTargetHasAnAccount(t *testing.T) {
 		fill(t, from)
 		db, closeDB := to.make(t)
 		secret := keep.Account{Kind: keep.AccountSecret, Name: "crm", Status: keep.AccountOK, Generation: 1, Sealed: []byte("sealed"), ConnectedAt: time.UnixMilli(1)}
-		if err := errors.Join(db.(store.Accounts).PutAccounts(ctx, secret), closeDB()); err != nil {
+		if err := errors.Join(db.(store.Accounts).PutAccounts(ctx, []keep.Account{secret}), closeDB()); err != nil {
 			t.Fatal(err)
 		}
 		want := digest(t, to)

@@ -57,7 +57,7 @@ func TestRestoredAccounts(t *testing.T) {
 			return keep.Account{Kind: keep.AccountConnected, Name: name, Status: keep.AccountOK, Generation: 3, Renews: renews, Sealed: []byte("sealed"),
 				ConnectedAt: time.UnixMilli(1), LeaseHost: "of before", LeaseUntil: time.UnixMilli(9_000_000_000_000)}
 		}
-		if err := errors.Join(db.(store.Accounts).PutAccounts(ctx, account("mail", true), account("shop", false)), closeDB()); err != nil {
+		if err := errors.Join(db.(store.Accounts).PutAccounts(ctx, []keep.Account{account("mail", true), account("shop", false)}), closeDB()); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // given twice, it is no other thing
@@ -75,6 +75,36 @@ func TestRestoredAccounts(t *testing.T) {
 		}
 		if len(shop.Refreshes) != 0 {
 			t.Errorf("the account that nothing renews is %+v", shop)
+		}
+	})
+}
+
+// What people did beside workflows is copied, in its order, and continues at the new place.
+func TestActsAreCopied(t *testing.T) {
+	each(t, func(t *testing.T, make func(testing.TB) place) {
+		for _, way := range [][2]place{{file(t), make(t)}, {make(t), file(t)}} {
+			act := func(note string, at int64) keep.Decided {
+				return keep.Decided{About: keep.Subject{Kind: keep.AboutToken, ID: "abc"}, Decision: keep.Decision{Action: keep.Revoke, By: "ada", Note: note, At: time.UnixMilli(at).UTC()}}
+			}
+			want := []keep.Decided{act("third", 1), act("second", 3), act("first", 5)} // by a clock that was set back
+			db, closeDB := way[0].make(t)
+			if err := errors.Join(db.(store.Accounts).PutAccounts(ctx, nil, want[2], want[1]), closeDB()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := mover.Copy(ctx, way[0], way[1]); err != nil {
+				t.Fatal(err)
+			}
+			to := way[1].beside(t)
+			if err := to.(store.Accounts).PutAccounts(ctx, nil, want[0]); err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := to.(store.Decisions).Decisions(ctx, keep.DecisionFilter{Beside: true}, keep.Page{})
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("recorded (-want +got):\n%s%v", diff, err)
+			}
+			for err := range to.Check(ctx) {
+				t.Error(err)
+			}
 		}
 	})
 }

@@ -29,7 +29,7 @@ func (w *world) account(name string) keep.Account {
 // put writes accounts, which must be accepted.
 func (w *world) put(as ...keep.Account) {
 	w.Helper()
-	if err := w.PutAccounts(w.ctx, as...); err != nil {
+	if err := w.PutAccounts(w.ctx, as); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -66,16 +66,16 @@ var accountPromises = []promise{
 	}},
 	{"an account that moved since it was read is not written, and none with it", func(w *world) {
 		w.put(anAccount("a"), anAccount("b"))
-		w.fails("a second one of a name", w.PutAccounts(w.ctx, anAccount("a")), isStale)
+		w.fails("a second one of a name", w.PutAccounts(w.ctx, []keep.Account{anAccount("a")}), isStale)
 		a, b := w.account("a"), w.account("b")
 		w.put(a)
 		a.Error, b.Error = "old", "old"
-		w.fails("stale", w.PutAccounts(w.ctx, b, a), isStale)
+		w.fails("stale", w.PutAccounts(w.ctx, []keep.Account{b, a}), isStale)
 		w.same("the other one", w.account("b").Error, "")
 		gone := anAccount("c")
 		gone.Rev = 1
-		w.fails("gone", w.PutAccounts(w.ctx, gone), isStale)
-		w.fails("twice", w.PutAccounts(w.ctx, b, b), isStale)
+		w.fails("gone", w.PutAccounts(w.ctx, []keep.Account{gone}), isStale)
+		w.fails("twice", w.PutAccounts(w.ctx, []keep.Account{b, b}), isStale)
 		w.same("the one that was named twice", w.account("b").Error, "")
 		for what, wrong := range map[string]func(*keep.Account){
 			"no name": func(a *keep.Account) { a.Name = "" }, "kind": func(a *keep.Account) { a.Kind = "x" },
@@ -84,7 +84,7 @@ var accountPromises = []promise{
 		} {
 			bad := anAccount("d")
 			wrong(&bad)
-			w.fails(what, w.PutAccounts(w.ctx, bad), invalid)
+			w.fails(what, w.PutAccounts(w.ctx, []keep.Account{bad}), invalid)
 		}
 	}},
 	{"one host at a time has the lease of an account", func(w *world) {
@@ -113,7 +113,7 @@ var accountPromises = []promise{
 		if !lease("h1", now.Add(time.Minute), time.Hour) {
 			w.Error("the lease of h1 is not its own")
 		}
-		w.fails("a writer without the lease", w.PutAccounts(w.ctx, before), isStale)
+		w.fails("a writer without the lease", w.PutAccounts(w.ctx, []keep.Account{before}), isStale)
 		a := w.account("a")
 		a.LeaseHost, a.LeaseUntil = "", time.Time{}
 		w.put(a)

@@ -395,9 +395,13 @@ var leasePromises = []leasePromise{
 		h.heartbeat("a")
 		h.heartbeat("b")
 		h.claim("a", 1, "w")
-		if err := h.leased.Drain(h.ctx, "a", true); err != nil {
+		act := keep.Decided{About: keep.Subject{Kind: keep.AboutHost, ID: "a"}, Decision: keep.Decision{Action: keep.Drain, By: "ada", From: "cli", At: kept(oddTime)}}
+		if err := h.leased.Drain(h.ctx, "a", true, act); err != nil {
 			h.Fatalf("Drain: %v", err)
 		}
+		h.fails("Drain", h.leased.Drain(h.ctx, "nobody", true, act), notFound("host", "nobody"))
+		list, _ := beside(h.world, keep.Page{})
+		h.same("decisions", list, []keep.Decided{act})
 		p := h.heartbeat("a")
 		h.same("draining", p.Draining, true)
 		h.same("lease status", counts(p), "held 1, free 1 of 2, 1 hosts")

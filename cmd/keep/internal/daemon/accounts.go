@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/api"
+	"github.com/keep-run/keep/api/access"
 	"github.com/keep-run/keep/cmd/keep/internal/config"
 	"github.com/keep-run/keep/cmd/keep/internal/database"
 	"github.com/keep-run/keep/host/account"
@@ -29,7 +30,7 @@ func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settl
 	first := cfg()
 	// Two processes of one machine are two that may renew, so the name ends at random.
 	return account.New(account.Config{
-		Store: db, Ring: first.Ring, Host: hostName() + "-" + rand.Text()[:8], TTL: first.Policy.Lease.TTL, Clock: e.Clock, Logger: e.Log, Settle: settle,
+		Store: db, Ring: first.Ring, Host: hostName() + "-" + rand.Text()[:8], TTL: first.Policy.Lease.TTL, Clock: e.Clock, Logger: e.Log, Settle: settle, By: caller,
 		Clients: func(a keep.Account, content seal.Content) (account.Client, error) {
 			if content.Client != nil {
 				return clientOf(*content.Client, a.Scopes), nil
@@ -46,6 +47,14 @@ func (e Env) NewAccounts(cfg func() *config.Config, db database.DB, settle Settl
 			return client, err
 		},
 	})
+}
+
+// caller says who sent the request of a context: the person who gave this command, if there is none.
+func caller(ctx context.Context) (who, from string) {
+	if id, ok := access.From(ctx); ok {
+		return id.Name, id.Surface()
+	}
+	return User(), "cli"
 }
 
 // clientOf returns the client of an account that says itself where its tokens are from.

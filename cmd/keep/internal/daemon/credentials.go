@@ -22,14 +22,14 @@ type credentials struct {
 var credentialChange = feed.Change{Kinds: []feed.Kind{feed.Credential}}
 
 // AddCredential implements store.Access.
-func (c credentials) AddCredential(ctx context.Context, v keep.Credential) error {
+func (c credentials) AddCredential(ctx context.Context, v keep.Credential, acts ...keep.Decided) error {
 	defer c.changed(ctx)
-	return c.Access.AddCredential(ctx, v)
+	return c.Access.AddCredential(ctx, v, acts...)
 }
 
 // DropCredential implements store.Access. Also after an error it may be gone.
-func (c credentials) DropCredential(ctx context.Context, id string) error {
-	err := c.Access.DropCredential(ctx, id)
+func (c credentials) DropCredential(ctx context.Context, id string, acts ...keep.Decided) error {
+	err := c.Access.DropCredential(ctx, id, acts...)
 	if !errors.Is(err, keep.ErrNotFound) {
 		c.changed(ctx)
 	}

@@ -1,0 +1,25 @@
+package account
+
+import (
+	"context"
+
+	"github.com/keep-run/keep"
+)
+
+// What people do with accounts and secrets is recorded with it: one that is gone says nothing of who ended it.
+
+// connects is how it is called to store one.
+var connects = map[keep.AccountKind]keep.Action{keep.AccountConnected: keep.Connect, keep.AccountSecret: keep.SetSecret}
+
+// act returns the record of what is done with an account, or a secret.
+func (m *Manager) act(ctx context.Context, a keep.Account, action keep.Action, note string) keep.Decided {
+	d := keep.Decision{Action: action, Note: note, At: m.now()}
+	if action == connects[a.Kind] {
+		d.By = a.ConnectedBy
+	}
+	if m.cfg.By != nil {
+		d.By, d.From = m.cfg.By(ctx)
+	}
+	about := map[keep.AccountKind]keep.SubjectKind{keep.AccountConnected: keep.AboutAccount, keep.AccountSecret: keep.AboutSecret}
+	return keep.Decided{About: keep.Subject{Kind: about[a.Kind], ID: a.Name}, Decision: d}
+}
