@@ -17,6 +17,8 @@ var boundsBreaks = []Break{
 	{"scrape-waits-for-what-does-not-answer", "bounded", "cmd/keep/internal/metrics/metrics.go",
 		`giveUp(err) // what is read`, `_ = err // what is read`, "./cmd/keep/internal/metrics -run TestStoreThatDoesNotAnswer"},
 	// grants: nothing is sent that is not permitted.
+	{"repair-takes-out-what-nobody-saw", "nothing-lost", "law/repair/judge.go",
+		`} else if uses := Lost(e.Was, e.Is, e.Names...); len(uses) > 0 {`, `} else if uses := Lost(e.Was, e.Was, e.Names...); len(uses) > 0 {`, "./repair -run TestLostReach"},
 	{"breaker-of-a-wrong-script", "explained", "engine/breaker.go",
 		` || f.Code == badParams && !x.made() {`, ` {`, "./engine -run TestBreakerIsNotOfScripts"},
 	{"breaker-forgets-what-the-connector-refused", "bounded", "engine/breaker.go",
@@ -212,7 +214,7 @@ var boundsBreaks = []Break{
 	{"repair-changes-what-a-filter-returns", "permitted", "law/repair/guards.go",
 		`return l.in.braced && answers().MatchString(c.was[l.in.line].text)`, `return false`, "./law/repair -run TestWhatConditionsAreFor"},
 	{"repair-calls-in-the-place-of-another", "permitted", "law/repair/judge.go",
-		`len(uses) > 0 {`, `false {`, "./law/repair -run TestNewly"},
+		`uses := Newly(e.Was, e.Is, e.Names...); len(uses) > 0 {`, `uses := Newly(e.Was, e.Is, e.Names...); len(uses) > 0 && false {`, "./law/repair -run TestNewly"},
 	{"repair-knows-no-object-that-has-ctx", "permitted", "script/workflow/reach.go",
 		`w.hold(names, round == chain)`, ``, "./repair -run TestHiddenReach"},
 	{"depth-is-hidden-by-a-comment", "bounded", "script/sandbox/nesting.go",

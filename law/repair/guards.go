@@ -210,6 +210,22 @@ func Newly(was, is string, names ...string) []string {
 	return out
 }
 
+// Lost returns what a script does with what reaches outside, and the next one does less often, wherever: calls by what is called, and
+// everything else by its line. Who misses it may be a handler that no recorded run went through. Names are as those of Newly.
+func Lost(was, is string, names ...string) []string {
+	left := make(map[string]int)
+	for _, u := range usesOf(is, names) {
+		left[u.what]++
+	}
+	var out []string
+	for _, u := range usesOf(was, names) {
+		if left[u.what]--; left[u.what] < 0 && !slices.Contains(out, u.what) {
+			out = append(out, u.what)
+		}
+	}
+	return out
+}
+
 // A use is one of what reaches outside.
 type use struct {
 	what string // is called, or the line

@@ -1,6 +1,7 @@
 package repair_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -228,8 +229,8 @@ func TestNewly(t *testing.T) {
 	}
 	e := good()
 	e.Was, e.Is = "ctx.log('a');", "a && ctx.svc.pay();"
-	if v, why := repair.Judge(e); v != repair.Inconclusive {
-		t.Errorf("Judge: %s %q, want inconclusive", v, why)
+	if v, why := repair.Judge(e); v != repair.Inconclusive || !strings.Contains(strings.Join(why, "\n"), "which the script has not") {
+		t.Errorf("Judge: %s %q, want inconclusive since it has something new", v, why)
 	}
 }
 
@@ -263,6 +264,23 @@ func TestUnclear(t *testing.T) {
 	} {
 		if got := repair.Unclear(script); got != want {
 			t.Errorf("%s: %t, want %t", script, got, want)
+		}
+	}
+}
+
+// What a script does no more is lost, wherever that was; what stands elsewhere is not.
+func TestLost(t *testing.T) {
+	const was = "async next(ctx, p) {\n  await ctx.publish(\"a\", p);\n  await ctx.kv.set(\"n\", 1);\n  send(ctx, p);\n}"
+	for now, want := range map[string][]string{
+		was: nil,
+		"async next(ctx, p) {\n  send(ctx, p);\n  await ctx.kv.set(\"n\", 1);\n  await ctx.publish(\"a\", p); // first\n}": nil,
+		"async next(ctx, p) {\n  await ctx.publish(\"a\", p);\n  await ctx.kv.set(\"n\", 2);\n  send(ctx, p);\n}":          nil,
+		"async next(ctx, p) {\n  await ctx.kv.set(\"n\", 1);\n  send(ctx, p);\n}":                                          {"ctx.publish("},
+		"async next(ctx, p) {\n  // await ctx.publish(\"a\", p);\n  await ctx.kv.set(\"n\", 1);\n  send(ctx, p);\n}":       {"ctx.publish("},
+		"async next(ctx, p) {\n  await ctx.publish(\"a\", p);\n  await ctx.kv.set(\"n\", 1);\n}":                           {"send(ctx,p);"},
+	} {
+		if got := repair.Lost(was, now); !slices.Equal(got, want) {
+			t.Errorf("Lost = %q, want %q, of\n%s", got, want, now)
 		}
 	}
 }

@@ -119,6 +119,8 @@ func doubts(e Evidence) []string {
 		unknown = append(unknown, fmt.Sprintf("it names ctx, or what it has, %d times, and the script does %d times: what it does there may show only with another event", is, was))
 	} else if uses := Newly(e.Was, e.Is, e.Names...); len(uses) > 0 {
 		unknown = append(unknown, fmt.Sprintf("it has %q with ctx, or what that has, which the script has not, or not so often, or not within so many loops and functions: what it does there may show only with another event", uses[0]))
+	} else if uses := Lost(e.Was, e.Is, e.Names...); len(uses) > 0 {
+		unknown = append(unknown, fmt.Sprintf("it has %q less often than the script: what is done no more may show only with another event", uses[0]))
 	}
 	if Unclear(e.Was) || Unclear(e.Is) {
 		unknown = append(unknown, "which parts of its text are remarks is not certain, so a call or a condition may be hidden there")

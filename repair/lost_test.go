@@ -1,0 +1,81 @@
+package repair_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	law "github.com/keep-run/keep/law/repair"
+)
+
+// A proposal that takes out what the script does outside is not safe, also where no recorded run came to it: nobody would miss it
+// before that.
+func TestLostReach(t *testing.T) {
+	texts := textsOf(t, changedAPI)
+	const yearly = `  jobs: {
+    report: {
+      schedule: { cron: "0 0 1 1 *" },
+      async handler(ctx) {
+        await ctx.withItem("year", "Year", async (ctx) => {
+          await ctx.svc.send({ to: "boss@example.com", subject: "Year" });
+          await ctx.svc.send({ to: "tax@example.com", subject: "Year" });
+        });
+      },
+    },
+  },
+  producers: {
+    async poll(ctx) {
+      const last = await ctx.kv.get("last");
+      await ctx.kv.set("last", "x");
+    },
+  },
+  consumers: {
+    bye: Keep.consumer({
+      subscribe: ["leave"],
+      async prepare(ctx, trigger) {
+        if (!trigger) return { reservations: [], data: {} };
+        return { reservations: [{ topic: "leave", ids: [trigger.messageId] }], data: trigger.payload };
+      },
+      async mutate(ctx, prepared) {
+        await ctx.svc.send({ to: prepared.data.to, subject: "Bye" });
+      },
+      async next(ctx, prepared) {
+        await ctx.publish("gone", { messageId: prepared.data.to });
+      },
+    }),`
+	base := strings.Replace(strings.Replace(texts["base.js"], "  consumers: {", yearly, 1), "signup: {}", "signup: {}, leave: {}, gone: {}", 1)
+	mended := strings.Replace(base, "user.contact.email", "(user.contact ?? user).email", 1)
+	const second = `          await ctx.svc.send({ to: "tax@example.com", subject: "Year" });` + "\n"
+	for name, tt := range map[string]struct {
+		proposal string
+		safe     bool
+	}{
+		"all is there":           {mended, true},
+		"one of two calls":       {strings.Replace(mended, second, "", 1), false},
+		"both calls":             {strings.Replace(strings.Replace(mended, second, "", 1), `          await ctx.svc.send({ to: "boss@example.com", subject: "Year" });`+"\n", "", 1), false},
+		"the call of a consumer": {strings.Replace(mended, `        await ctx.svc.send({ to: prepared.data.to, subject: "Bye" });`+"\n", "", 1), false},
+		"an event":               {strings.Replace(mended, `        await ctx.publish("gone", { messageId: prepared.data.to });`+"\n", "", 1), false},
+		"the checkpoint":         {strings.Replace(mended, `      await ctx.kv.set("last", "x");`+"\n", "", 1), false},
+		"the item":               {strings.Replace(mended, "await ctx.withItem(", "await (async () => {})(", 1), false},
+		"a call for another one": {strings.Replace(mended, second, `          await ctx.svc.get({ id: "tax" });`+"\n", 1), false},
+		"behind a function":      {strings.Replace(mended, second, "          const last = async () => "+strings.TrimSpace(second)+"\n", 1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"base.js": base, "world.json": texts["world.json"]} {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := newWorld(t, dir)
+			got, err := w.bench.Try(t.Context(), w.base, w.failed, tt.proposal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (got.Verdict == law.Safe) != tt.safe || got.Verdict == law.Refused {
+				t.Errorf("%s %q, want safe: %t, of\n%s", got.Verdict, got.Reasons, tt.safe, tt.proposal)
+			}
+		})
+	}
+}
