@@ -126,11 +126,7 @@ Use the tool check to see whether a script is valid, and then the tool propose o
 // prompt returns the first message to the model.
 func prompt(base Base, d dossier, tried []string) (string, error) {
 	var b strings.Builder
-	lines := strings.Split(base.Source(), "\n")
-	for i, line := range lines {
-		lines[i] = fmt.Sprintf("%4d  %s", i+1, line)
-	}
-	b.WriteString(framed.Frame(fmt.Sprintf("It is the script %q with the numbers of its lines.", base.Entry), strings.Join(lines, "\n")))
+	b.WriteString(framed.Frame(fmt.Sprintf("It is the script %q with the numbers of its lines.", base.Entry), numbered(base.Source())))
 	text, _, err := framed.Encode(d)
 	if err != nil {
 		return "", err
@@ -144,4 +140,13 @@ func prompt(base Base, d dossier, tried []string) (string, error) {
 		b.WriteString("\n\n" + framed.Frame("It is what came of the attempts before, which were not taken.", text))
 	}
 	return b.String(), nil
+}
+
+// numbered returns a script with the numbers of its lines.
+func numbered(source string) string {
+	lines := strings.Split(source, "\n")
+	for i, line := range lines {
+		lines[i] = fmt.Sprintf("%4d  %s", i+1, line)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -99,6 +99,10 @@ func tools() []llm.Tool {
 // attempt has one conversation. What goes wrong with the model is in the attempt.
 func (r *Repairer) attempt(ctx context.Context, base Base, failed keep.Run, d dossier, tried []string, before law.Spent) (Attempt, error) {
 	a := Attempt{N: before.Attempts + 1}
+	if n := len(numbered(base.Source())); n > framed.MaxData { // the model hands over the whole text, and would leave the rest out
+		a.Why = fmt.Sprintf("the script with the numbers of its lines has %d bytes, and a model is shown at most %d", n, framed.MaxData)
+		return a, nil
+	}
 	text, err := prompt(base, d, tried)
 	if err != nil {
 		return a, err

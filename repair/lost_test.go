@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keep-run/keep/internal/llmtest"
 	law "github.com/keep-run/keep/law/repair"
 )
 
@@ -77,5 +78,26 @@ func TestLostReach(t *testing.T) {
 				t.Errorf("%s %q, want safe: %t, of\n%s", got.Verdict, got.Reasons, tt.safe, tt.proposal)
 			}
 		})
+	}
+}
+
+// A script that is too long to be shown to a model is not repaired: it would be written anew without what is cut, and paid for.
+func TestScriptIsTooLong(t *testing.T) {
+	texts := textsOf(t, changedAPI)
+	dir := t.TempDir()
+	long := texts["base.js"] + strings.Repeat("// what the year's report is made of\n", 2000)
+	for file, text := range map[string]string{"base.js": long, "world.json": texts["world.json"]} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newWorld(t, dir)
+	s := llmtest.Start(t, func(llmtest.Request) llmtest.Reply { return call("propose", texts["base.js"]) })
+	out := w.repair(t, w.repairer(t, s, false))
+	if n := len(s.Requests()); n != 0 || out.Proposal != nil || out.Spent.Tokens != 0 {
+		t.Errorf("%d requests, %d tokens, proposal %v; want none", n, out.Spent.Tokens, out.Proposal)
+	}
+	if why := out.Attempts[0].Why; !strings.Contains(why, "a model is shown at most") {
+		t.Errorf("it says %q", why)
 	}
 }

@@ -17,8 +17,10 @@ var boundsBreaks = []Break{
 	{"scrape-waits-for-what-does-not-answer", "bounded", "cmd/keep/internal/metrics/metrics.go",
 		`giveUp(err) // what is read`, `_ = err // what is read`, "./cmd/keep/internal/metrics -run TestStoreThatDoesNotAnswer"},
 	// grants: nothing is sent that is not permitted.
+	{"repair-of-a-script-that-is-cut", "nothing-lost", "repair/loop.go",
+		`if n := len(numbered(base.Source())); n > framed.MaxData {`, `if n := len(numbered(base.Source())); n < 0 {`, "./repair -run TestScriptIsTooLong"},
 	{"repair-takes-out-what-nobody-saw", "nothing-lost", "law/repair/judge.go",
-		`} else if uses := Lost(e.Was, e.Is, e.Names...); len(uses) > 0 {`, `} else if uses := Lost(e.Was, e.Was, e.Names...); len(uses) > 0 {`, "./repair -run TestLostReach"},
+		`} else if uses := Lost(e.Was, e.Is, e.Names...); len(uses) > 0 {`, `} else if uses := Lost(e.Was, e.Was, e.Names...); len(uses) > 0 {`, "./law/repair -run TestLost"},
 	{"breaker-of-a-wrong-script", "explained", "engine/breaker.go",
 		` || f.Code == badParams && !x.made() {`, ` {`, "./engine -run TestBreakerIsNotOfScripts"},
 	{"breaker-forgets-what-the-connector-refused", "bounded", "engine/breaker.go",

@@ -283,4 +283,9 @@ func TestLost(t *testing.T) {
 			t.Errorf("Lost = %q, want %q, of\n%s", got, want, now)
 		}
 	}
+	e := good()
+	e.Was, e.Is = "ctx.log('a'); ctx.log('b');", "ctx.log('a');"
+	if v, why := repair.Judge(e); v != repair.Inconclusive {
+		t.Errorf("Judge: %s %q, want inconclusive", v, why)
+	}
 }
