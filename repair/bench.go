@@ -102,11 +102,12 @@ func (b *Bench) Base(ctx context.Context, w keep.WorkflowName, v keep.Version) (
 }
 
 func scriptOf(d keep.Definition, files map[string]string, effects workflow.Report) law.Script {
-	s := law.Script{Definition: d, Files: slices.Sorted(maps.Keys(files)), Names: effects.Names, Keys: make(map[keep.HandlerName]string)}
+	s := law.Script{Definition: d, Files: slices.Sorted(maps.Keys(files)), Names: effects.Names, Keys: make(map[keep.HandlerName]string), Code: make(map[keep.HandlerName]string)}
 	for _, t := range effects.Tools {
 		s.Calls = append(s.Calls, t.Tool)
 	}
 	for _, h := range effects.Handlers {
+		s.Code[h.Handler] = h.Code
 		if h.Key != "" {
 			s.Keys[h.Handler] = h.Key
 		}
@@ -195,6 +196,7 @@ func (b *Bench) Try(ctx context.Context, base Base, failed keep.Run, source stri
 		if err := b.evidence(ctx, base, failed, w, &t.Evidence); err != nil {
 			return Tried{}, err
 		}
+		t.Evidence.Reworked = law.Reworked(base.Script, now, t.Evidence.Was, t.Evidence.Is)
 	}
 	t.Verdict, t.Reasons = law.Judge(t.Evidence)
 	return t, nil

@@ -36,7 +36,7 @@ func (c Recorded) Compare(ctx context.Context, base keep.Deployment, script engi
 	if err != nil {
 		return out, err
 	}
-	out.Differ, out.Counts = append(out.Differ, r.Declared...), make(map[string]int)
+	out.Differ, out.Counts, out.Handlers = append(out.Differ, r.Declared...), make(map[string]int), make(map[keep.HandlerName]bool)
 	for _, run := range r.Runs {
 		out.Counts[string(run.Change)]++
 		if !run.Done || run.Run == failed.ID && onlyNext(run) {
@@ -46,6 +46,7 @@ func (c Recorded) Compare(ctx context.Context, base keep.Deployment, script engi
 			continue
 		}
 		out.Done++
+		out.Handlers[run.Handler] = true
 		switch run.Change {
 		case compare.Same:
 		case compare.Inconclusive:

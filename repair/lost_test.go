@@ -39,28 +39,36 @@ func TestLostReach(t *testing.T) {
         return { reservations: [{ topic: "leave", ids: [trigger.messageId] }], data: trigger.payload };
       },
       async mutate(ctx, prepared) {
-        await ctx.svc.send({ to: prepared.data.to, subject: "Bye" });
+        await ctx.svc.send({ to: prepared.data.to, subject: subject() });
       },
       async next(ctx, prepared) {
         await ctx.publish("gone", { messageId: prepared.data.to });
       },
     }),`
-	base := strings.Replace(strings.Replace(texts["base.js"], "  consumers: {", yearly, 1), "signup: {}", "signup: {}, leave: {}, gone: {}", 1)
+	base := "const subject = () => \"Bye\";\n" + strings.Replace(strings.Replace(texts["base.js"], "  consumers: {", yearly, 1), "signup: {}", "signup: {}, leave: {}, gone: {}", 1)
 	mended := strings.Replace(base, "user.contact.email", "(user.contact ?? user).email", 1)
 	const second = `          await ctx.svc.send({ to: "tax@example.com", subject: "Year" });` + "\n"
 	for name, tt := range map[string]struct {
 		proposal string
 		safe     bool
 	}{
-		"all is there":           {mended, true},
-		"one of two calls":       {strings.Replace(mended, second, "", 1), false},
-		"both calls":             {strings.Replace(strings.Replace(mended, second, "", 1), `          await ctx.svc.send({ to: "boss@example.com", subject: "Year" });`+"\n", "", 1), false},
-		"the call of a consumer": {strings.Replace(mended, `        await ctx.svc.send({ to: prepared.data.to, subject: "Bye" });`+"\n", "", 1), false},
-		"an event":               {strings.Replace(mended, `        await ctx.publish("gone", { messageId: prepared.data.to });`+"\n", "", 1), false},
-		"the checkpoint":         {strings.Replace(mended, `      await ctx.kv.set("last", "x");`+"\n", "", 1), false},
-		"the item":               {strings.Replace(mended, "await ctx.withItem(", "await (async () => {})(", 1), false},
-		"a call for another one": {strings.Replace(mended, second, `          await ctx.svc.get({ id: "tax" });`+"\n", 1), false},
-		"behind a function":      {strings.Replace(mended, second, "          const last = async () => "+strings.TrimSpace(second)+"\n", 1), false},
+		"all is there":                  {mended, true},
+		"another helper":                {strings.Replace(mended, `() => "Bye"`, `() => "Hello"`, 1), false},
+		"a helper of its own":           {"const own = (user) => (user.contact ?? user).email;\n" + strings.Replace(base, "user.contact.email", "own(user)", 1), true},
+		"one of two calls":              {strings.Replace(mended, second, "", 1), false},
+		"both calls":                    {strings.Replace(strings.Replace(mended, second, "", 1), `          await ctx.svc.send({ to: "boss@example.com", subject: "Year" });`+"\n", "", 1), false},
+		"the call of a consumer":        {strings.Replace(mended, `        await ctx.svc.send({ to: prepared.data.to, subject: subject() });`+"\n", "", 1), false},
+		"an event":                      {strings.Replace(mended, `        await ctx.publish("gone", { messageId: prepared.data.to });`+"\n", "", 1), false},
+		"the checkpoint":                {strings.Replace(mended, `      await ctx.kv.set("last", "x");`+"\n", "", 1), false},
+		"behind a return":               {strings.Replace(mended, `        await ctx.svc.send({ to: prepared.data.to, subject: subject() });`, "        return;\n"+`        await ctx.svc.send({ to: prepared.data.to, subject: subject() });`, 1), false},
+		"behind a return on its line":   {strings.Replace(mended, `        await ctx.publish("gone"`, `        if (prepared) return; await ctx.publish("gone"`, 1), false},
+		"behind a throw":                {strings.Replace(mended, `        await ctx.publish("gone"`, "        throw new Error('later');\n"+`        await ctx.publish("gone"`, 1), false},
+		"in a branch":                   {strings.Replace(mended, `        await ctx.publish("gone", { messageId: prepared.data.to });`, "        if (!prepared) {\n"+`        await ctx.publish("gone", { messageId: prepared.data.to });`+"\n        }", 1), false},
+		"in a loop that is never begun": {strings.Replace(mended, `        await ctx.publish("gone", { messageId: prepared.data.to });`, "        for (const p of []) {\n"+`        await ctx.publish("gone", { messageId: prepared.data.to });`+"\n        }", 1), false},
+		"behind an and":                 {strings.Replace(mended, `await ctx.publish("gone"`, `!prepared && await ctx.publish("gone"`, 1), false},
+		"the item":                      {strings.Replace(mended, "await ctx.withItem(", "await (async () => {})(", 1), false},
+		"a call for another one":        {strings.Replace(mended, second, `          await ctx.svc.get({ id: "tax" });`+"\n", 1), false},
+		"behind a function":             {strings.Replace(mended, second, "          const last = async () => "+strings.TrimSpace(second)+"\n", 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

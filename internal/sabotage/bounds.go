@@ -17,6 +17,10 @@ var boundsBreaks = []Break{
 	{"scrape-waits-for-what-does-not-answer", "bounded", "cmd/keep/internal/metrics/metrics.go",
 		`giveUp(err) // what is read`, `_ = err // what is read`, "./cmd/keep/internal/metrics -run TestStoreThatDoesNotAnswer"},
 	// grants: nothing is sent that is not permitted.
+	{"repair-changes-what-no-run-went-through", "nothing-lost", "law/repair/judge.go",
+		`if !e.Compared.Handlers[h] {`, `if false {`, "./repair -run TestLostReach"},
+	{"repair-changes-what-a-handler-uses", "nothing-lost", "law/repair/keys.go",
+		`case !slices.Equal(beneath(was, code), beneath(is, code)):`, `case false:`, "./repair -run TestLostReach"},
 	{"repair-of-a-script-that-is-cut", "nothing-lost", "repair/loop.go",
 		`if n := len(numbered(base.Source())); n > framed.MaxData {`, `if n := len(numbered(base.Source())); n < 0 {`, "./repair -run TestScriptIsTooLong"},
 	{"repair-takes-out-what-nobody-saw", "nothing-lost", "law/repair/judge.go",

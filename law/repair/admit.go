@@ -16,6 +16,7 @@ type Script struct {
 	Names      []string        // that stand for ctx, for what it has, or for a function that uses it
 
 	Keys map[keep.HandlerName]string // texts of the functions that give order keys
+	Code map[keep.HandlerName]string // texts of the other functions of handlers
 }
 
 // Rekeyed returns a sentence for each consumer that computes order keys otherwise than in base. Which

@@ -1,6 +1,12 @@
 package repair
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/keep-run/keep"
+)
 
 // A Verdict says what a proposal is. Values are stored; do not rename them.
 type Verdict string
@@ -44,7 +50,8 @@ type Comparison struct {
 	Differ  []string // what would have been otherwise in them, a sentence each
 	Unknown []string // what nobody knows of them, a sentence each
 
-	Counts map[string]int // all runs that were gone through, by what would have become of them
+	Counts   map[string]int            // all runs that were gone through, by what would have become of them
+	Handlers map[keep.HandlerName]bool // of runs whose work is done
 }
 
 // Evidence is all that a verdict is made of.
@@ -52,11 +59,12 @@ type Evidence struct {
 	Refused    []string // by check and Admit; if there are any, the rest is not looked at
 	Shadow     Shadow
 	Compared   Comparison
-	Neighbours []Neighbour // runs of the same handler that are done
-	Was, Is    string      // the texts of the two scripts
-	Rekeyed    []string    // by the function of that name
-	Names      []string    // that stand in either script for ctx, or for what it has
-	Timed      bool        // the top level of the script asks for the time or for chance
+	Neighbours []Neighbour                 // runs of the same handler that are done
+	Was, Is    string                      // the texts of the two scripts
+	Rekeyed    []string                    // by the function of that name
+	Reworked   map[keep.HandlerName]string // handlers that are changed, a sentence without its end each
+	Names      []string                    // that stand in either script for ctx, or for what it has
+	Timed      bool                        // the top level of the script asks for the time or for chance
 }
 
 // maxReasons bounds the reasons of a verdict.
@@ -121,6 +129,11 @@ func doubts(e Evidence) []string {
 		unknown = append(unknown, fmt.Sprintf("it has %q with ctx, or what that has, which the script has not, or not so often, or not within so many loops and functions: what it does there may show only with another event", uses[0]))
 	} else if uses := Lost(e.Was, e.Is, e.Names...); len(uses) > 0 {
 		unknown = append(unknown, fmt.Sprintf("it has %q less often than the script: what is done no more may show only with another event", uses[0]))
+	}
+	for _, h := range slices.Sorted(maps.Keys(e.Reworked)) {
+		if !e.Compared.Handlers[h] {
+			unknown = append(unknown, e.Reworked[h]+", and no run of it is recorded whose work is done")
+		}
 	}
 	if Unclear(e.Was) || Unclear(e.Is) {
 		unknown = append(unknown, "which parts of its text are remarks is not certain, so a call or a condition may be hidden there")

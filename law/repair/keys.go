@@ -28,6 +28,21 @@ func Rebased(was, is string, keys map[keep.HandlerName]string) []string {
 	return out
 }
 
+// Reworked returns a sentence for each handler whose functions are others than in base, or stand on other statements at the top level.
+// Was and is are the texts of the scripts.
+func Reworked(base, now Script, was, is string) map[keep.HandlerName]string {
+	out := make(map[keep.HandlerName]string)
+	for h, code := range base.Code {
+		switch {
+		case now.Code[h] != code:
+			out[h] = fmt.Sprintf("%s is changed", h)
+		case !slices.Equal(beneath(was, code), beneath(is, code)):
+			out[h] = fmt.Sprintf("what %s uses is changed", h)
+		}
+	}
+	return out
+}
+
 // beneath returns the statements at the top level of a script that declare what a function names, what these name, and so on.
 func beneath(script, function string) (out []string) {
 	var statements []line

@@ -87,21 +87,26 @@ func (r *reader) handler(at location, root value, h keep.Handler) {
 	section, _ := root.get(sections[h.Kind])
 	v, _ := section.get(string(h.Name))
 	at = at.key(sections[h.Kind]).of(section).key(string(h.Name)).of(v)
+	code := ""
+	function := func(at location, f value, where policy.Place) {
+		r.function(at, f, where)
+		code += f.source + "\n"
+	}
 	switch {
 	case h.Kind == keep.Consumer:
 		for _, p := range phases {
 			if f, ok := v.get(p.key); ok {
-				r.function(at.key(p.key).of(f), f, p.place)
+				function(at.key(p.key).of(f), f, p.place)
 			}
 		}
 	case v.kind == kFunction:
-		r.function(at, v, placeOf(h.Kind))
+		function(at, v, placeOf(h.Kind))
 	default:
 		f, _ := v.get("handler")
-		r.function(at.key("handler").of(f), f, placeOf(h.Kind))
+		function(at.key("handler").of(f), f, placeOf(h.Kind))
 	}
 	out := HandlerReport{Handler: h.Name, Kind: h.Kind, Subscribe: append([]keep.TopicName{}, h.Subscribe...),
-		Publishes: append([]keep.TopicName{}, r.def.MayPublish(h)...), Declared: h.Publishes != nil, Uses: append([]Use{}, r.uses...)}
+		Publishes: append([]keep.TopicName{}, r.def.MayPublish(h)...), Declared: h.Publishes != nil, Code: code, Uses: append([]Use{}, r.uses...)}
 	if s := ScheduleReport(h.Schedule); !h.Schedule.IsZero() {
 		out.Schedule = &s
 	}

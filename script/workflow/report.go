@@ -43,6 +43,7 @@ type HandlerReport struct {
 	Schedule  *ScheduleReport  `json:"schedule"`  // null: none
 	Order     *string          `json:"order"`     // consumers: all, key or none
 	Key       string           `json:"-"`         // text of the function that gives order keys; empty: there is none
+	Code      string           `json:"-"`         // texts of its other functions, one after the other; those of long ones are cut
 	Uses      []Use            `json:"uses"`
 }
 
