@@ -159,6 +159,11 @@ func (c *Client) Key(ctx context.Context, reference string) (idempotency.View, e
 	return read[idempotency.View](ctx, c, nil, "keys", reference)
 }
 
+// Identity returns whose requests those of the client are, and what time it is there.
+func (c *Client) Identity(ctx context.Context) (Identity, error) {
+	return read[Identity](ctx, c, nil, "whoami")
+}
+
 // Tokens returns what is known of all tokens.
 func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 	return readAll[Token](ctx, c, nil, "tokens")

@@ -276,9 +276,9 @@ func (s *Server) reads() {
 		}
 		return st, err
 	})
-	get(s, "/whoami", "whoami", "Whose token or session this is", func(ctx context.Context, _ *struct{}) (Identity, error) {
+	get(s, "/whoami", "whoami", "Whose token or session this is, and what time it is where it is asked", func(ctx context.Context, _ *struct{}) (Identity, error) {
 		id, _ := access.From(ctx)
-		return Identity{Name: id.Name, Role: id.Role, Via: id.Via}, nil
+		return Identity{Name: id.Name, Role: id.Role, Via: id.Via, Now: Time(s.cfg.Clock())}, nil
 	})
 }
 
@@ -287,6 +287,7 @@ type Identity struct {
 	Name string      `json:"name"`
 	Role access.Role `json:"role"`
 	Via  access.Via  `json:"via"`
+	Now  Time        `json:"now" doc:"by the clock of the process that answers, which dates what is done there"`
 }
 
 // get registers a read whose answer is what f returns.

@@ -184,7 +184,7 @@ func (a answer) want(t testing.TB, status int, parts ...string) {
 func TestReads(t *testing.T) {
 	w := newWorld(t, nil)
 	for path, parts := range map[string][]string{
-		"/whoami":                {`"name":"ann"`, `"role":"viewer"`},
+		"/whoami":                {`"name":"ann"`, `"role":"viewer"`, `"now":"`},
 		"/runs":                  {`"id":"run_1"`, `"next":null`, `"prepared":null`},
 		"/runs?full=true":        {`"prepared":{"data":{"b":1,"a":2}}`},
 		"/runs?status=committed": {`"items":[]`},

@@ -123,8 +123,13 @@ func (d *itemsDoer) run(ctx context.Context, w keep.WorkflowName, ids []string) 
 		}
 		d.before = at
 	}
-	d.begun = d.a.Now().UTC().Truncate(time.Millisecond) // as the times of items
 	return d.a.decide(ctx, func(c *api.Client) error {
+		// By the clock that dates what this command does, so that --as-of tells it from what was there.
+		if who, err := c.Identity(ctx); err != nil {
+			return err
+		} else if d.begun = time.Time(who.Now); d.begun.IsZero() { // a host of an older version does not say
+			d.begun = d.a.Now().UTC().Truncate(time.Millisecond)
+		}
 		// With --all a wrong name has no items, and would be taken for nothing to do.
 		if _, err := c.Workflow(ctx, w); err != nil {
 			return err

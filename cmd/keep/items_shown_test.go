@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keep-run/keep/cmd/keep/internal/exit"
 )
@@ -54,6 +55,21 @@ func TestItemsAsTheyWere(t *testing.T) {
 	p.must(0, "items", "reprocess", "remind", "a", "--yes", "--as-of", since)
 	if out := p.must(0, "items", "show", "remind", "a", "--json"); !strings.Contains(out, `"attempt": 2`) {
 		t.Errorf("the item after all: %s", out)
+	}
+}
+
+// As of when is by the clock of the host, which dates what is done: on a machine that is ahead of it, all that was done would be done once more.
+func TestItemsAsTheyWereByTheClockOfTheHost(t *testing.T) {
+	_, p := newPlaces(t)
+	host := p.now
+	p.clock, p.now = func() time.Time { return host }, p.now.Add(time.Hour)
+	since := host.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+	if o := p.keep("items", "reprocess", "remind", "a"); o.Status != 0 || !strings.Contains(o.Talk, "with --as-of "+since) {
+		t.Errorf("preview: %+v", o)
+	}
+	p.must(0, "items", "reprocess", "remind", "a", "--yes", "--as-of", since)
+	if o := p.keep("items", "reprocess", "remind", "a", "--yes", "--as-of", since); o.Status != exit.Failed || !strings.Contains(o.Out, "it changed since, at ") {
+		t.Errorf("the same once more: %+v", o)
 	}
 }
 

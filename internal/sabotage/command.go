@@ -269,4 +269,6 @@ var commandBreaks = []Break{
 		cut := []rune(before)
 		before = "…" + string(cut[min(len(cut), Columns(before)-maxExcerpt/2+2):])
 	}`, "./cmd/keep/internal/terminal -run TestExcerptOfMarks"},
+	{"as-of-by-the-clock-of-who-asks", "once", "cmd/keep/items_do.go",
+		`d.begun = time.Time(who.Now); d.begun.IsZero() {`, `d.begun = time.Time(who.Now); true {`, "./cmd/keep -run TestItemsAsTheyWereByTheClockOfTheHost"},
 }
