@@ -99,7 +99,7 @@ func TestDialect(t *testing.T) {
 		files []string
 	}{
 		{"LISTEN/NOTIFY", `(?i)\bLISTEN "|pg_notify|\bNOTIFY `, []string{"alert.go", "lease.go", "news.go"}},
-		{"advisory locks", `pg_(try_)?advisory`, []string{"budget.go", "idempotency.go", "open.go", "rival.go"}},
+		{"advisory locks", `pg_(try_)?advisory`, []string{"budget.go", "decision.go", "idempotency.go", "open.go", "rival.go"}},
 		{"planner switches", `enable_seqscan|plan_cache_mode`, []string{"check.go", "idempotency.go", "open.go", "place.go", "receive.go"}},
 		{"SKIP LOCKED", `SKIP LOCKED`, []string{"budget.go", "idempotency.go", "lease.go", "run.go"}},
 	} {
