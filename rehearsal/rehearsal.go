@@ -247,7 +247,9 @@ func notDue(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(s keep.HandlerState) bool { return s.Kind == keep.Consumer || !s.NextAt.After(now) || !s.RequestedAt.IsZero() })
+	states = slices.DeleteFunc(states, func(s keep.HandlerState) bool {
+		return s.Kind == keep.Consumer || !s.NextAt.After(now) || !s.RequestedAt.IsZero()
+	})
 	if !hurry || len(states) == 0 {
 		return states, nil
 	}
