@@ -106,7 +106,7 @@ func (w *world) watchFailures(p *process, c keep.Commit) {
 		if slices.Contains([]string{keep.CodeNotGranted, keep.CodeSetSince, keep.CodeSentAgain, keep.CodeSameUser, keep.CodeAnotherUser}, f.Code) {
 			continue // that is a matter of the workflow, or of the connection
 		}
-		if slices.Contains([]string{"two-mutations", "other-tool", "item-done", "call-unmatched", "not-a-read", "params-too-large"}, f.Code) {
+		if slices.Contains([]string{"bad-params", "two-mutations", "other-tool", "item-done", "call-unmatched", "not-a-read", "params-too-large"}, f.Code) {
 			continue // or of the script: nothing reached the tool
 		}
 		s := w.stoppingOf(f.Tool)
