@@ -241,15 +241,13 @@ func skip(ctx context.Context, h *host.Host, db *memory.Store, skips func(keep.M
 	return any, err
 }
 
-// notDue returns the producers and jobs that are due after now, but for those that a person asked to run now. If hurry is set, it makes them due now instead.
+// notDue returns the producers and jobs that are due after now. If hurry is set, it makes them due now instead.
 func notDue(ctx context.Context, db *memory.Store, w keep.WorkflowName, now time.Time, hurry bool) ([]keep.HandlerState, error) {
 	states, err := db.Handlers(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(s keep.HandlerState) bool {
-		return s.Kind == keep.Consumer || !s.NextAt.After(now) || !s.RequestedAt.IsZero()
-	})
+	states = slices.DeleteFunc(states, func(s keep.HandlerState) bool { return s.Kind == keep.Consumer || !s.NextAt.After(now) })
 	if !hurry || len(states) == 0 {
 		return states, nil
 	}

@@ -28,9 +28,9 @@ var drillCommands = [][]string{
 	{"run", "."}, {"dev", ".", "--listen", "off"}, {"serve", "--listen", "off"}, {"deploy", "."}, {"status"}, {"runs"}, {"mutations"}, {"inbox"}, {"events"},
 	{"inputs"}, {"items"}, {"topics"}, {"workflows"}, {"doctor"}, {"show", "run_1"}, {"pause", "contacts"}, {"trigger", "contacts", "feed"},
 	{"db", "migrate"}, {"db", "check"}, {"db", "backup", "copy.db"}, {"db", "restored"}, {"db", "sweep"}, {"db", "unseal", "keep.db", "--lost"},
-	{"db", "copy", "keep.db", "new.db"}, {"db", "copy", "good.db", "keep.db"}, {"keys", "--db", "keep.db"}, {"token", "list"}, {"hosts"}, {"audit"},
+	{"db", "copy", "keep.db", "new.db"}, {"db", "copy", "good.db", "keep.db"}, {"keys", "--db", "keep.db"}, {"token", "list"}, {"hosts"},
 	{"publish", "contacts", "people", "{}"}, {"resume", "contacts"}, {"hooks"}, {"why", "run_1"}, {"accounts"}, {"grants"}, {"budgets"}, {"repairs"}, {"proposals"}, {"checkpoints", "show", "contacts", "poll"}, {"secrets"}, {"token", "add", "x"}, {"gateway", "tools"},
-	{"inputs", "skip", "in_1", "--yes"}, {"items", "reprocess", "contacts", "a", "--yes"}, {"events", "skip", "contacts", "people", "e1"},
+	{"inputs", "skip", "in_1", "--yes"}, {"items", "reprocess", "contacts", "a", "--yes"}, {"events", "skip", "contacts", "people", "e1"}, {"audit"},
 }
 
 // drillAside are the commands that are given no file of a database, and why. A noun stands

@@ -57,23 +57,6 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// What a person asked to run now is due.
-func TestDueByAPerson(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.shop.orders.Store([]string{})
-	w.live(t) // polled once, and found nothing
-	w.shop.orders.Store([]string{"o2"})
-	now := time.Now()
-	asked := keep.Commit{Workflow: w.w.Name, At: now, Changes: []keep.Change{keep.RequestRun{Handler: "poll"}}}
-	if err := w.db.Commit(t.Context(), asked); err != nil {
-		t.Fatal(err)
-	}
-	if p := w.plan(t, plan.Config{Base: w.db, Now: now}); len(p.Reads) != 1 || len(p.NotDue) != 0 {
-		t.Errorf("reads %v, not due %v; want one read", p.Reads, p.NotDue)
-	}
-}
-
 // A handler without a schedule is due at every start, and so in every plan, which says when a host
 // that runs already comes to it.
 func TestNotDue_without_a_schedule(t *testing.T) {

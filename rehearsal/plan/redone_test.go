@@ -33,7 +33,7 @@ func TestPlanOfRedoneEvent(t *testing.T) {
 		`ids: [trigger.messageId] }], data: trigger.payload }`,
 		"ids: [trigger.messageId] }], data: { ...trigger.payload, seen: `attempt ${trigger.attempt} of ${trigger.createdAt}` } }").Replace(orders))
 	said := strings.Join(calls(w.plan(t, plan.Config{Base: w.db})), "\n")
-	if want := fmt.Sprintf("attempt 3 of %s", ev.CreatedAt.UTC().Format("2006-01-02T15:04:05.000Z")); !strings.Contains(said, want) {
+	if want := fmt.Sprintf("attempt 3 of %s", ev.CreatedAt.UTC().Format(time.RFC3339Nano)); !strings.Contains(said, want) {
 		t.Errorf("the plan calls %q, want %q", said, want)
 	}
 }
