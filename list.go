@@ -106,7 +106,7 @@ type EscalationFilter struct {
 // A DecisionFilter selects decisions that answer no question. Zero fields select everything.
 type DecisionFilter struct {
 	Workflow WorkflowName
-	Beside   bool // only those about what is of no workflow
+	Global   bool // only those about what is of no workflow
 }
 
 // An ItemFilter selects items. Zero fields select everything.

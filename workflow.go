@@ -134,9 +134,14 @@ type Handler struct {
 // Of a consumer nothing is kept under it: it says whose open runs it carries on with.
 func (h Handler) ItemsOf() string { return cmp.Or(h.Items, string(h.Name)) }
 
-// DropsResult reports whether nothing comes after a call of the handler that could look at what it brought: it is a consumer without
-// next. Of the calls of agents that is so as well, and they are given it.
-func (h Handler) DropsResult() bool { return h.Kind == Consumer && !h.HasNext }
+// DirectWorkflow is the workflow to which calls belong that no script makes: those of agents (docs/design/0012-gateway.md).
+const DirectWorkflow WorkflowName = "gateway"
+
+// DropsResult reports whether nobody looks at what a call of the handler, which is of workflow w, brought: it is a consumer without
+// next. Agents have no next either, and are given it.
+func (h Handler) DropsResult(w WorkflowName) bool {
+	return h.Kind == Consumer && !h.HasNext && w != DirectWorkflow
+}
 
 // Subject returns the subject of what persons decide about the handler of a workflow, also under its other names.
 func (h Handler) Subject(w WorkflowName) Subject {

@@ -36,7 +36,7 @@ func ListAudit(ctx context.Context, s store.Decisions, f keep.DecisionFilter, p 
 // An AuditQuery selects what people did.
 type AuditQuery struct {
 	Workflow keep.WorkflowName `query:"workflow"`
-	Beside   bool              `query:"beside" doc:"only what was done with hosts, tokens, sessions, accounts and secrets, which are of no workflow"`
+	Global   bool              `query:"global" doc:"only what was done with hosts, tokens, sessions, accounts and secrets, which are of no workflow"`
 }
 
 // audit registers the list of what people did. It is for admins: it names who has access.

@@ -147,7 +147,7 @@ func TestTokens(t *testing.T) {
 	if err := second(c.RevokeToken(ctx, id)); err != nil {
 		t.Errorf("RevokeToken: %v", err)
 	}
-	if page, err := c.Audit(ctx, api.AuditQuery{Beside: true}, api.Paging{}); err != nil || len(page.Items) != 2 || page.Items[0].What != keep.Revoke || page.Items[1].What != keep.Issue ||
+	if page, err := c.Audit(ctx, api.AuditQuery{Global: true}, api.Paging{}); err != nil || len(page.Items) != 2 || page.Items[0].What != keep.Revoke || page.Items[1].What != keep.Issue ||
 		page.Items[0].ID != id || page.Items[0].By != "ann" || *page.Items[0].Note != "viewer, of bot" {
 		t.Errorf("the audit has %+v, %v", page, err)
 	}

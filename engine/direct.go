@@ -18,19 +18,15 @@ import (
 	"github.com/keep-run/keep/law/schedule"
 )
 
-// DirectWorkflow is the workflow to which calls belong that no script makes: those of agents
-// (docs/design/0012-gateway.md). Its runs have a call and nothing else; no actor executes it.
-const DirectWorkflow keep.WorkflowName = "gateway"
-
-// DirectHandler is the one handler of DirectWorkflow.
+// DirectHandler is the one handler of keep.DirectWorkflow. Its runs have a call and nothing else; no actor executes it.
 const DirectHandler keep.HandlerName = "call"
 
-// DirectDeployment is the one version of DirectWorkflow.
+// DirectDeployment is the one version of keep.DirectWorkflow.
 func DirectDeployment(now time.Time) keep.Deployment {
 	code := []byte("// The calls of agents: nothing is executed here. See docs/gateway.md.\n")
 	return keep.Deployment{
-		Workflow: DirectWorkflow, Version: keep.Version{Major: 1}, Hash: ledger.Hash(code), Entry: "gateway.js", Code: code, CreatedAt: now,
-		Definition: keep.Definition{Name: DirectWorkflow, Handlers: []keep.Handler{{Name: DirectHandler, Kind: keep.Consumer, HasMutate: true, IgnoresResult: true}}},
+		Workflow: keep.DirectWorkflow, Version: keep.Version{Major: 1}, Hash: ledger.Hash(code), Entry: "gateway.js", Code: code, CreatedAt: now,
+		Definition: keep.Definition{Name: keep.DirectWorkflow, Handlers: []keep.Handler{{Name: DirectHandler, Kind: keep.Consumer, HasMutate: true, IgnoresResult: true}}},
 	}
 }
 
@@ -126,14 +122,14 @@ func (v values) Value(key any) any {
 
 // actor returns one for one call: nothing that an actor has is shared between calls.
 func (c *Caller) actor(ctx context.Context) (*actor, error) {
-	a := newActor(c.e, keep.Lease{Workflow: DirectWorkflow})
+	a := newActor(c.e, keep.Lease{Workflow: keep.DirectWorkflow})
 	c.mu.Lock()
 	a.since = c.since
 	c.mu.Unlock()
 	a.hard = values{c.hard, ctx}
 	a.states = make(map[keep.HandlerName]keep.HandlerState)
 	var err error
-	if a.workflow, err = c.e.store.Workflow(ctx, DirectWorkflow); err != nil {
+	if a.workflow, err = c.e.store.Workflow(ctx, keep.DirectWorkflow); err != nil {
 		return nil, err
 	}
 	a.current = version{Deployment: DirectDeployment(time.Time{})}
@@ -190,9 +186,9 @@ func (c *Caller) Call(ctx context.Context, d DirectCall) (DirectOutcome, error) 
 	return c.conclude(ctx, x, call, lc)
 }
 
-// callsPaused says why no call is made: a person paused DirectWorkflow, or a restore or a failover did, after which calls of before are not known.
+// callsPaused says why no call is made: a person paused keep.DirectWorkflow, or a restore or a failover did, after which calls of before are not known.
 func callsPaused() *keep.Failure {
-	return keep.Failf(keep.ClassPrecondition, "paused", "a person paused the calls of agents (the workflow %s), and resumes them", DirectWorkflow)
+	return keep.Failf(keep.ClassPrecondition, "paused", "a person paused the calls of agents (the workflow %s), and resumes them", keep.DirectWorkflow)
 }
 
 // pin is that of a tool with the agent that calls it.
@@ -208,7 +204,7 @@ func (c *Caller) begin(ctx context.Context, a *actor, d DirectCall) (*execution,
 	id := keep.RunID(c.e.newID("run", now))
 	if d.Prev.ID == "" {
 		x := c.execution(a, keep.Run{
-			ID: id, Chain: id, Workflow: DirectWorkflow, Version: a.current.Version, Handler: DirectHandler, Kind: keep.Consumer,
+			ID: id, Chain: id, Workflow: keep.DirectWorkflow, Version: a.current.Version, Handler: DirectHandler, Kind: keep.Consumer,
 			Phase: keep.Prepared, Status: keep.StatusActive, Lane: d.Lane, CreatedAt: now, UpdatedAt: now,
 			Prepared: d.prepared(),
 		})
@@ -335,7 +331,7 @@ func (c *Caller) Known(ctx context.Context, r keep.Run) (keep.Mutation, error) {
 // no other process can be at work on the store; else a call is taken over after its deadline,
 // at which the one that made it gave it up. Calls that this Caller makes are left to it, whatever the clock says.
 func (c *Caller) Recover(ctx context.Context, alone bool) error {
-	open, err := c.e.store.OpenRuns(ctx, DirectWorkflow)
+	open, err := c.e.store.OpenRuns(ctx, keep.DirectWorkflow)
 	if err != nil {
 		return err
 	}
@@ -413,7 +409,7 @@ func (c *Caller) resume(ctx context.Context, r keep.Run) (*execution, error) {
 // Ask finds out what became of the calls in doubt about which a lookup is due, and ends the runs
 // whose calls a person decided about. It returns when to ask next; zero: nothing is planned.
 func (c *Caller) Ask(ctx context.Context) (next time.Time, err error) {
-	open, err := c.e.store.OpenRuns(ctx, DirectWorkflow)
+	open, err := c.e.store.OpenRuns(ctx, keep.DirectWorkflow)
 	if err != nil {
 		return next, err
 	}

@@ -20,7 +20,7 @@ import (
 // directEngine returns an engine for calls that no script makes.
 func (w *world) directEngine() *host {
 	e := w.engine()
-	err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: e.Now(), Changes: []keep.Change{
+	err := w.store.Commit(w.t.Context(), keep.Commit{Workflow: keep.DirectWorkflow, At: e.Now(), Changes: []keep.Change{
 		keep.Deploy{Deployment: engine.DirectDeployment(e.Now())},
 	}})
 	if err != nil {
@@ -149,7 +149,7 @@ func TestDirectCallThatAPersonEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.service.level = keep.LevelNone
-		w.def.Name = engine.DirectWorkflow
+		w.def.Name = keep.DirectWorkflow
 		w.service.onCall = func(int) (bool, error) { return false, errReset }
 		c := w.directEngine().Caller(t.Context())
 		out, err := c.Call(t.Context(), directCall())
@@ -179,7 +179,7 @@ func TestDirectCallIsGivenUpWhileItWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.def.Name = engine.DirectWorkflow
+				w.def.Name = keep.DirectWorkflow
 				w.limit(limit.Rule{Concurrency: 1})
 				w.policy.Outage.After = 1
 				var back error

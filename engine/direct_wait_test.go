@@ -18,7 +18,7 @@ func TestDirectCallStopsWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.def.Name = engine.DirectWorkflow
+				w.def.Name = keep.DirectWorkflow
 				w.limit(limit.Rule{Concurrency: 1})
 				w.service.onCall = func(n int) (bool, error) {
 					time.Sleep(8 * time.Second)
@@ -46,7 +46,7 @@ func TestDirectCallStopsWaiting(t *testing.T) {
 				}()
 				time.Sleep(3 * time.Second)
 				if name == "paused" {
-					if err := w.store.Commit(t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: e.Now(), Changes: []keep.Change{keep.SetPaused{Paused: true}}}); err != nil {
+					if err := w.store.Commit(t.Context(), keep.Commit{Workflow: keep.DirectWorkflow, At: e.Now(), Changes: []keep.Change{keep.SetPaused{Paused: true}}}); err != nil {
 						t.Fatal(err)
 					}
 				} else {

@@ -398,7 +398,7 @@ func (e *Engine) newActors(ctx context.Context) ([]*actor, error) {
 	e.listed = !e.unseen && settled
 	var fresh []*actor
 	for _, l := range mine {
-		if e.actors[l.Workflow] != nil || l.Workflow == DirectWorkflow {
+		if e.actors[l.Workflow] != nil || l.Workflow == keep.DirectWorkflow {
 			continue
 		}
 		a := newActor(e, l)

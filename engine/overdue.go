@@ -227,7 +227,7 @@ func (a *actor) whatBecame(ctx context.Context, t *tool, none ledger.Fact, m kee
 
 // recordsSendingAgain reports whether the record says that a call is sent again before it is: another process may ask at the same moment.
 func (a *actor) recordsSendingAgain(t *tool) bool {
-	return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == DirectWorkflow
+	return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == keep.DirectWorkflow
 }
 
 // lastSent returns m, which was sent under a key, as the record of a call that may have been

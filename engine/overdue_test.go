@@ -293,7 +293,7 @@ func diesAfterASlowRecord(t *testing.T, name string, late time.Duration) {
 		return nil
 	}
 	if name == "direct" {
-		w.def.Name = engine.DirectWorkflow
+		w.def.Name = keep.DirectWorkflow
 		first := w.directEngine()
 		died := make(chan struct{})
 		go func() {

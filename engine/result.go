@@ -20,7 +20,7 @@ import (
 // resultNeed says whether that answer must carry the result. It need not if nothing comes after the call that could
 // look at it, if the service can be read for it, or if null is a result and the script does not look at it.
 func (x *execution) resultNeed() keep.ResultNeed {
-	if x.def.DropsResult() && x.a.name != DirectWorkflow {
+	if x.def.DropsResult(x.a.name) {
 		return keep.ResultOptional
 	}
 	if t := x.e.tools.known(x.mut.Tool); t != nil && t.readsResultOf(x.mut) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/engine"
 )
 
 // The host stops, or the store loses what it wrote, while a call is sent again under its key. The grant is taken meanwhile, so that
@@ -127,7 +126,7 @@ func TestTakenOverFromADeafConnector(t *testing.T) {
 func TestDeathOfADeafConnectorOfAnAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.def.Name = engine.DirectWorkflow
+		w.def.Name = keep.DirectWorkflow
 		w.service.onCall = func(int) (bool, error) { return false, errReset }
 		w.service.onAsk = func(int) (connector.Verdict, error) { return "", errReset }
 		if _, err := w.directEngine().Caller(t.Context()).Call(t.Context(), directCall()); err != nil {

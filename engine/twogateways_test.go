@@ -8,7 +8,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/engine"
 )
 
 // An aging tool is of level A, and looks for a call whose key is too old.
@@ -30,7 +29,7 @@ func (t aging) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer
 func TestTwoGatewaysDifferInAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.def.Name = engine.DirectWorkflow
+		w.def.Name = keep.DirectWorkflow
 		w.service.level, w.service.onCall = keep.LevelKey, lose(1, false)
 		w.service.onAsk = func(int) (connector.Verdict, error) { return connector.Absent, nil }
 		again := func(keep.Mutation) {}
@@ -81,7 +80,7 @@ func TestTwoGatewaysDifferInAKey(t *testing.T) {
 func TestDoubtIsRecordedBeforeItIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.def.Name = engine.DirectWorkflow
+		w.def.Name = keep.DirectWorkflow
 		w.service.level, w.service.onCall, w.service.keyLasts = keep.LevelKey, lose(1, false), time.Hour
 		sent := 0
 		again := func(m keep.Mutation) {

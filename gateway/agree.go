@@ -15,7 +15,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
-	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/pin"
 )
 
@@ -135,7 +134,7 @@ func (l Lister) entry(ctx context.Context, kind, server, name string, of *pin.Pi
 		return nil
 	}
 	at, key := pin.EntryOf(kind, server, name)
-	entry, err := l.Pins.KV(ctx, engine.DirectWorkflow, at, key)
+	entry, err := l.Pins.KV(ctx, keep.DirectWorkflow, at, key)
 	if err == nil && entry != nil && pin.Of(entry, of.At).Hash == of.Hash {
 		of.Entry = bytes.Clone(entry)
 	}
@@ -219,7 +218,7 @@ func PinTools(ctx context.Context, db Pins, list []ToolPin, by string, now time.
 	if err := deploy(ctx, db, now); err != nil {
 		return err
 	}
-	err := db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes})
+	err := db.Commit(ctx, keep.Commit{Workflow: keep.DirectWorkflow, At: now, Changes: changes})
 	if errors.Is(err, keep.ErrStale) {
 		return fmt.Errorf("%w: somebody agreed to one of the new tools since they were listed; nothing is agreed to; look at the list again", err)
 	}
@@ -254,5 +253,5 @@ func AcceptTool(ctx context.Context, db Pins, t ToolPin, shown, by string, now t
 	if open != "" {
 		changes = append(changes, keep.CloseEscalation{ID: open, Decision: &keep.Decision{Action: keep.Approve, By: by, From: "cli", At: now}})
 	}
-	return t.agreed(accepted), db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes})
+	return t.agreed(accepted), db.Commit(ctx, keep.Commit{Workflow: keep.DirectWorkflow, At: now, Changes: changes})
 }

@@ -446,7 +446,7 @@ func (g *Gateway) outcome(ctx context.Context, agent string, args json.RawMessag
 // lastAttempt returns the last run of a call, and what is known of it. Without a run: there is no such call. It is the last one whatever
 // the clock was: stores list runs in the order in which they were recorded.
 func (g *Gateway) lastAttempt(ctx context.Context, chain keep.RunID) (run keep.Run, m keep.Mutation, err error) {
-	runs, _, err := g.store.Runs(ctx, keep.RunFilter{Workflow: engine.DirectWorkflow, Chain: chain}, keep.Page{Limit: 1})
+	runs, _, err := g.store.Runs(ctx, keep.RunFilter{Workflow: keep.DirectWorkflow, Chain: chain}, keep.Page{Limit: 1})
 	if err != nil || len(runs) == 0 {
 		return run, m, err
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/repeat"
 )
 
@@ -213,7 +212,7 @@ func TestDeliveredByAnEarlierVersion(t *testing.T) {
 			Run       keep.RunID `json:"run"`
 			Delivered time.Time  `json:"delivered,omitzero"`
 		}{list[0].ID, at})
-		err := d.db.Commit(t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: time.Now(), Changes: []keep.Change{
+		err := d.db.Commit(t.Context(), keep.Commit{Workflow: keep.DirectWorkflow, At: time.Now(), Changes: []keep.Change{
 			keep.SetKV{Producer: keep.HandlerName("call:" + id), Key: "last", Value: value},
 		}})
 		if err != nil {

@@ -9,7 +9,7 @@
 //     The agent gets one sentence, and keep_outcome to ask with.
 //   - What an agent cancels, or a client that goes away, does not stop a call that was sent.
 //
-// Each call is a run of the workflow engine.DirectWorkflow with one mutation; questions,
+// Each call is a run of the workflow keep.DirectWorkflow with one mutation; questions,
 // approvals, budgets and grants are those of scripts.
 package gateway
 
@@ -168,17 +168,17 @@ func New(ctx context.Context, db Store, cfg Config) (*Gateway, error) {
 
 // Left reports whether there are calls that a gateway has not ended.
 func Left(ctx context.Context, db Store) (bool, error) {
-	open, err := db.OpenRuns(ctx, engine.DirectWorkflow)
+	open, err := db.OpenRuns(ctx, keep.DirectWorkflow)
 	return len(open) > 0, err
 }
 
 // deploy makes the workflow to which the calls belong, if there is none.
 func deploy(ctx context.Context, db Pins, now time.Time) error {
-	_, err := db.Workflow(ctx, engine.DirectWorkflow)
+	_, err := db.Workflow(ctx, keep.DirectWorkflow)
 	if _, missing := errors.AsType[*keep.NotFoundError](err); !missing {
 		return err
 	}
-	err = db.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: []keep.Change{
+	err = db.Commit(ctx, keep.Commit{Workflow: keep.DirectWorkflow, At: now, Changes: []keep.Change{
 		keep.Deploy{Deployment: engine.DirectDeployment(now)},
 	}})
 	if errors.Is(err, keep.ErrStale) {
@@ -335,7 +335,7 @@ func (g *Gateway) flush(ctx context.Context) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	err := g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: g.engine.Now(), Changes: changes})
+	err := g.store.Commit(ctx, keep.Commit{Workflow: keep.DirectWorkflow, At: g.engine.Now(), Changes: changes})
 	if err == nil {
 		stored()
 	}
@@ -348,7 +348,7 @@ func (g *Gateway) lastRun(ctx context.Context, id string) (last delivery, seen j
 	g.mu.Lock()
 	noted := g.delivered[id] // before the store is read: once that has it, it may be forgotten here
 	g.mu.Unlock()
-	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+	rows, err := g.store.KVs(ctx, keep.DirectWorkflow, checkpoint(id))
 	var stored delivery
 	for _, row := range rows {
 		switch row.Key {

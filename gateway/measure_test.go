@@ -18,7 +18,6 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/mcp"
-	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/gateway"
 	"github.com/keep-run/keep/store/sqlite"
 )
@@ -80,7 +79,7 @@ func TestMeasure(t *testing.T) {
 	for range 5 {
 		base = append(base, median(n/5, straight))
 		commit = append(commit, median(n/5, func(i int) {
-			err := db.Commit(t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: time.Now(), Changes: []keep.Change{
+			err := db.Commit(t.Context(), keep.Commit{Workflow: keep.DirectWorkflow, At: time.Now(), Changes: []keep.Change{
 				keep.SetKV{Producer: "measure", Key: "k", Value: fmt.Appendf(nil, `"%d %s"`, i, strings.Repeat("x", 1000))}}})
 			if err != nil {
 				t.Fatal(err)

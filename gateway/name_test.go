@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keep-run/keep/engine"
+	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/script/workflow"
 )
 
@@ -18,7 +18,7 @@ func TestNameOfTheCallsOfAgents(t *testing.T) {
 		if _, err := workflow.Parse(fmt.Appendf(nil, decl, "other"), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := workflow.Parse(fmt.Appendf(nil, decl, engine.DirectWorkflow), nil); err == nil || !strings.Contains(err.Error(), "calls of agents") {
+		if _, err := workflow.Parse(fmt.Appendf(nil, decl, keep.DirectWorkflow), nil); err == nil || !strings.Contains(err.Error(), "calls of agents") {
 			t.Errorf("%s: %v", names, err)
 		}
 	}

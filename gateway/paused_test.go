@@ -19,12 +19,12 @@ import (
 func TestPaused(t *testing.T) {
 	approved := map[keep.ToolName]gateway.Rule{"notes.create": {Pairing: mcp.Pairing{Tool: "create", Approve: "params.title == 'x'"}}}
 	pause := func(t *testing.T, op *operator.Operator) {
-		if err := op.Pause(context.WithoutCancel(t.Context()), engine.DirectWorkflow, keep.Decision{By: "ann", Note: "after a restore"}); err != nil {
+		if err := op.Pause(context.WithoutCancel(t.Context()), keep.DirectWorkflow, keep.Decision{By: "ann", Note: "after a restore"}); err != nil {
 			t.Error(err)
 		}
 	}
 	resume := func(d *desk) {
-		if err := d.op.Resume(d.t.Context(), engine.DirectWorkflow, keep.Decision{By: "ann"}); err != nil {
+		if err := d.op.Resume(d.t.Context(), keep.DirectWorkflow, keep.Decision{By: "ann"}); err != nil {
 			d.t.Error(err)
 		}
 	}

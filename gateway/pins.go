@@ -303,7 +303,7 @@ func (g *Gateway) compareOnce(ctx context.Context, server string, tools []toolEn
 		return out, nil
 	}
 	g.trace(BeforePin)
-	if err := g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: now, Changes: changes}); err != nil {
+	if err := g.store.Commit(ctx, keep.Commit{Workflow: keep.DirectWorkflow, At: now, Changes: changes}); err != nil {
 		return nil, fmt.Errorf("store what was agreed to: %w", err)
 	}
 	g.trace(AfterPin)
@@ -324,7 +324,7 @@ func (g *Gateway) stopTool(ctx context.Context, server string, t *toolEntry, p p
 		return changes, nil
 	}
 	at, key := pin.EntryOf(pin.Agreed, server, t.name)
-	entry, err := g.store.KV(ctx, engine.DirectWorkflow, at, key)
+	entry, err := g.store.KV(ctx, keep.DirectWorkflow, at, key)
 	if err != nil {
 		return nil, err
 	}
@@ -343,7 +343,7 @@ func (g *Gateway) stopTool(ctx context.Context, server string, t *toolEntry, p p
 	open, next, err := question(ctx, g.store, tool, is.Hash)
 	t.asked = open != "" || next != ""
 	if err == nil && open == "" && next != "" {
-		changes = append(changes, keep.OpenEscalation{Escalation: pin.Question(next, engine.DirectWorkflow, tool, agreed, &is, is.At)})
+		changes = append(changes, keep.OpenEscalation{Escalation: pin.Question(next, keep.DirectWorkflow, tool, agreed, &is, is.At)})
 	}
 	return changes, err
 }
@@ -374,7 +374,7 @@ func question(ctx context.Context, db Pins, tool keep.ToolName, hash string) (op
 // trace calls what a test asked to be called.
 func (g *Gateway) trace(p engine.Point) {
 	if g.cfg.Trace != nil {
-		g.cfg.Trace(engine.DirectWorkflow, p)
+		g.cfg.Trace(keep.DirectWorkflow, p)
 	}
 }
 
@@ -396,7 +396,7 @@ func readPins(ctx context.Context, db Pins, server string) (pins, error) {
 
 // readIndex returns the pins of one kind.
 func readIndex(ctx context.Context, db Pins, kind, server string) (map[string]*pin.Pin, error) {
-	rows, err := db.KVs(ctx, engine.DirectWorkflow, pin.Pins(kind, server))
+	rows, err := db.KVs(ctx, keep.DirectWorkflow, pin.Pins(kind, server))
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func TestAgreedMeanwhile(t *testing.T) {
 	agreed := pin.Of(json.RawMessage(createChanged), time.Now())
 	agreed.By = "ann"
 	meanwhile = sync.OnceFunc(func() {
-		if err := d.db.Commit(context.WithoutCancel(t.Context()), keep.Commit{Workflow: engine.DirectWorkflow, At: time.Now(), Changes: pin.Put(pin.Agreed, "notes", "create", agreed)}); err != nil {
+		if err := d.db.Commit(context.WithoutCancel(t.Context()), keep.Commit{Workflow: keep.DirectWorkflow, At: time.Now(), Changes: pin.Put(pin.Agreed, "notes", "create", agreed)}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -104,7 +104,7 @@ func TestPinsWhatWasListed(t *testing.T) {
 	d := open(t, s, nil)
 	list := slices.Collect(maps.Values(pins(t, s.Dir, d.db)))
 	agreed := pin.Of(json.RawMessage(createChanged), time.Now())
-	if err := d.db.Commit(t.Context(), keep.Commit{Workflow: engine.DirectWorkflow, At: time.Now(), Changes: pin.Put(pin.Agreed, "notes", "create", agreed)}); err != nil {
+	if err := d.db.Commit(t.Context(), keep.Commit{Workflow: keep.DirectWorkflow, At: time.Now(), Changes: pin.Put(pin.Agreed, "notes", "create", agreed)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := gateway.PinTools(t.Context(), d.db, list, "bob", time.Now()); !errors.Is(err, keep.ErrStale) {

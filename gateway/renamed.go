@@ -17,7 +17,7 @@ import (
 // identity of its tool changed since, or its server is gone and this one may be it. Zero: there is none. The last one of the name of the request
 // is none: that has failed, and is made again.
 func (g *Gateway) otherwise(ctx context.Context, r request, last *repeat.Last) (run keep.Run, tool keep.ToolName, err error) {
-	open, err := g.store.OpenRuns(ctx, engine.DirectWorkflow)
+	open, err := g.store.OpenRuns(ctx, keep.DirectWorkflow)
 	if err != nil {
 		return run, "", err
 	}
@@ -50,7 +50,7 @@ func (g *Gateway) begins(ctx context.Context, r request, last *repeat.Last, unch
 	case err != nil || run.ID == "":
 		return a, false, err
 	case tool == r.tool:
-		return a, true, g.store.Commit(ctx, keep.Commit{Workflow: engine.DirectWorkflow, At: g.engine.Now(), Changes: append(slices.Clone(unchanged),
+		return a, true, g.store.Commit(ctx, keep.Commit{Workflow: keep.DirectWorkflow, At: g.engine.Now(), Changes: append(slices.Clone(unchanged),
 			delivery{Run: run.ID}.put(r.id, lastKey))})
 	}
 	return failed(fmt.Sprintf("An equal call of %s was made before, and its outcome is not known yet. The server %s is not in keep.toml any more: if %s is that server, its table must say was = %q. "+

@@ -62,7 +62,7 @@ func (w *world) mutationOf(p *process, d done, m *meant) (found keep.Mutation) {
 		}
 		return found
 	}
-	open, err := w.store.OpenRuns(ctx, engine.DirectWorkflow)
+	open, err := w.store.OpenRuns(ctx, keep.DirectWorkflow)
 	if err != nil || m == nil {
 		return found
 	}
@@ -120,7 +120,7 @@ func (w *world) arrives(p *process, d done, call string) *record {
 
 // agreed looks whether a gateway that lists the tool of the server as it is now calls it although nobody agreed to that. mu is held.
 func (w *world) agreed(p *process) {
-	rows, err := w.store.KVs(context.Background(), engine.DirectWorkflow, pin.Pins(pin.Agreed, p.file.name))
+	rows, err := w.store.KVs(context.Background(), keep.DirectWorkflow, pin.Pins(pin.Agreed, p.file.name))
 	if err != nil {
 		w.t.Fatal(err)
 	}

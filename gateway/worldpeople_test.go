@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/engine"
 	"github.com/keep-run/keep/law/budget"
 	"github.com/keep-run/keep/law/ledger"
 	"github.com/keep-run/keep/law/repeat"
@@ -83,10 +82,10 @@ func (k *holdKind) pauseAll(w *world) {
 		case <-k.slow: // just then
 			time.Sleep(span(k.people, 500*time.Millisecond))
 		}
-		if _, err := w.store.Workflow(ctx, engine.DirectWorkflow); over || err != nil {
+		if _, err := w.store.Workflow(ctx, keep.DirectWorkflow); over || err != nil {
 			continue
 		}
-		if err := w.op.Pause(ctx, engine.DirectWorkflow, keep.Decision{By: "ann", Note: "to look"}); err != nil {
+		if err := w.op.Pause(ctx, keep.DirectWorkflow, keep.Decision{By: "ann", Note: "to look"}); err != nil {
 			w.t.Error(err)
 		}
 		w.holds(true)
@@ -114,7 +113,7 @@ func (k *holdKind) commitIsSlow() {
 // resume has a person resume the calls of agents, also if another one stopped them for the budget.
 func (k *holdKind) resume(w *world) {
 	w.holds(false)
-	if err := w.op.Resume(context.Background(), engine.DirectWorkflow, keep.Decision{By: "ann"}); err != nil {
+	if err := w.op.Resume(context.Background(), keep.DirectWorkflow, keep.Decision{By: "ann"}); err != nil {
 		w.notes("person: %v", err)
 	}
 }

@@ -64,7 +64,7 @@ const nativeEntry = ".go.json"
 func InGo(entry string) bool { return strings.HasSuffix(entry, nativeEntry) }
 
 // HasScript reports whether a version is a script that can be loaded, and not written in Go or that of the calls of agents.
-func HasScript(d keep.Deployment) bool { return !InGo(d.Entry) && d.Workflow != engine.DirectWorkflow }
+func HasScript(d keep.Deployment) bool { return !InGo(d.Entry) && d.Workflow != keep.DirectWorkflow }
 
 // build is the hash of the program, once it was read.
 var build struct {

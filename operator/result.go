@@ -91,9 +91,6 @@ func (o *Operator) checkSaid(q keep.Escalation, d keep.Decision) error {
 	return nil
 }
 
-// agents is the workflow of the calls of agents (engine.DirectWorkflow): they look at what a call brought.
-const agents keep.WorkflowName = "gateway"
-
 // needsResult reports whether the call that q is about cannot have null as its result: the script looks at it, as the question
 // was asked or as the current version does, or its tool declares another shape and something comes after it.
 func (o *Operator) needsResult(ctx context.Context, q keep.Escalation, m keep.Mutation) (bool, error) {
@@ -114,7 +111,7 @@ func (o *Operator) needsResult(ctx context.Context, q keep.Escalation, m keep.Mu
 	switch {
 	case declared && !h.IgnoresResult:
 		return true, nil
-	case declared && h.DropsResult() && q.Workflow != agents:
+	case declared && h.DropsResult(q.Workflow):
 		return false, nil
 	}
 	return o.cfg.Results.CheckResult(m.Tool, json.RawMessage("null")) != nil, nil

@@ -11,7 +11,7 @@ import (
 // auditData is what people did, newest first.
 type auditData struct {
 	Workflow keep.WorkflowName
-	Beside   bool
+	Global   bool
 	Rows     []auditRow
 	Pager    pager
 }
@@ -26,12 +26,12 @@ type auditRow struct {
 func (s *site) audit(r *http.Request) (page, error) {
 	p := page{Title: "Audit", Section: "settings", Watch: []feed.Kind{feed.Credential, feed.Workflow}}
 	q := r.URL.Query()
-	d := auditData{Workflow: keep.WorkflowName(q.Get("workflow")), Beside: q.Get("beside") != ""}
-	list, next, err := s.cfg.Store.Decisions(r.Context(), keep.DecisionFilter{Workflow: d.Workflow, Beside: d.Beside}, keep.Page{Limit: pageSize, After: q.Get("after")})
+	d := auditData{Workflow: keep.WorkflowName(q.Get("workflow")), Global: q.Get("global") != ""}
+	list, next, err := s.cfg.Store.Decisions(r.Context(), keep.DecisionFilter{Workflow: d.Workflow, Global: d.Global}, keep.Page{Limit: pageSize, After: q.Get("after")})
 	for _, one := range list {
 		d.Rows = append(d.Rows, auditRow{one, view.Act{Decision: one.Decision}.Did()})
 	}
-	d.Pager = pagerOf("/audit", q.Get("after"), next, "workflow", string(d.Workflow), "beside", q.Get("beside"))
+	d.Pager = pagerOf("/audit", q.Get("after"), next, "workflow", string(d.Workflow), "global", q.Get("global"))
 	p.Data = d
 	return p, err
 }

@@ -26,7 +26,7 @@ func TestAudit(t *testing.T) {
 	if strings.Index(a.body, "Revoked") > strings.Index(a.body, "Made") || strings.Index(a.body, "Made") > strings.Index(a.body, "Paused") {
 		t.Error("the newest is not first")
 	}
-	if b := admin.get("/audit?beside=1"); strings.Contains(b.body, "Paused") || !strings.Contains(b.body, "Revoked") {
+	if b := admin.get("/audit?global=1"); strings.Contains(b.body, "Paused") || !strings.Contains(b.body, "Revoked") {
 		t.Errorf("beside workflows there are %s", b.body)
 	}
 	if b := admin.get("/audit?workflow=mails"); !strings.Contains(b.body, "Paused") || strings.Contains(b.body, "Revoked") {

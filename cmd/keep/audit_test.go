@@ -44,7 +44,7 @@ func TestAudit(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the audit has\n%q, want\n%q", got, want)
 	}
-	if out := sh.must("keep audit --beside --limit 4"); strings.Count(out, "shop") != 4 || !strings.Contains(out, "export") {
+	if out := sh.must("keep audit --global --limit 4"); strings.Count(out, "shop") != 4 || !strings.Contains(out, "export") {
 		t.Errorf("keep audit says\n%s", out)
 	}
 }

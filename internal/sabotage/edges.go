@@ -228,7 +228,7 @@ var edgesBreaks = []Break{
 		`if m.ID != computedImport && m.ID != computedRequire {`, `if m.ID != computedImport {`, "./script/sandbox -run TestComputedImport"},
 	// workflow: what check catches before anything runs.
 	{"script-takes-the-name-of-the-calls-of-agents", "nothing-lost", "script/workflow/parse.go",
-		`if name == agents {`, `if false && name == agents {`, "./gateway -run TestNameOfTheCallsOfAgents"},
+		`if name == keep.DirectWorkflow {`, `if false && name == keep.DirectWorkflow {`, "./gateway -run TestNameOfTheCallsOfAgents"},
 	{"publish-without-an-id-passes-check", "once", "script/workflow/checks.go",
 		`if where != policy.InProducer || said`, `if true || said`, "./script/workflow -run TestEffectsStories"},
 	{"mutate-call-in-prepare-passes-check", "once", "script/workflow/checks.go",
@@ -436,7 +436,7 @@ var edgesBreaks = []Break{
 	{"unique-read-before-the-commit-in-the-world", "once", "engine/execution.go",
 		`if x.unlike != nil {`, `if false {`, "./internal/simtest -run TestSeeds"},
 	{"sets-sends-again-over-a-later-one", "once", "engine/overdue.go",
-		"return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == DirectWorkflow", "return t.spec.Level == keep.LevelKey && a.name == DirectWorkflow", "./engine -run TestSettingIsNotUndone"},
+		"return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == keep.DirectWorkflow", "return t.spec.Level == keep.LevelKey && a.name == keep.DirectWorkflow", "./engine -run TestSettingIsNotUndone"},
 	{"sets-sends-again-over-another-agent", "once", "engine/sets.go",
 		`		holds = append(holds, s)
 `, ``, "./gateway -run TestSettingOfTwoAgents"},

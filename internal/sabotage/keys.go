@@ -439,7 +439,7 @@ var keysBreaks = []Break{
 	{"renamed-server-begins-beside-a-doubt", "bound-to-its-world", "gateway/renamed.go",
 		`g.server(tool.Connection()) != nil) {`, `true) {`, "./gateway -run TestRenamedServerSaysNothing"},
 	{"gateway-sends-again-unrecorded", "doubt-is-not-failure", "engine/overdue.go",
-		`return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == DirectWorkflow`, `return t.spec.Sets`, "./engine -run TestTwoGatewaysDifferInAKey"},
+		`return t.spec.Sets || t.spec.Level == keep.LevelKey && a.name == keep.DirectWorkflow`, `return t.spec.Sets`, "./engine -run TestTwoGatewaysDifferInAKey"},
 	{"doubt-is-sent-again-before-it-is-recorded", "nothing-lost", "engine/call.go",
 		`if x.a.recordsSendingAgain(t) { // and`, `if t.spec.Sets { // and`, "./engine -run TestDoubtIsRecordedBeforeItIsSentAgain"},
 	{"renamed-server-makes-no-failed-call-again", "nothing-lost", "engine/direct.go",
@@ -641,8 +641,8 @@ var keysBreaks = []Break{
 		`	g.mu.Lock()
 	noted := g.delivered[id] // before the store is read: once that has it, it may be forgotten here
 	g.mu.Unlock()
-	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
-`, `	rows, err := g.store.KVs(ctx, engine.DirectWorkflow, checkpoint(id))
+	rows, err := g.store.KVs(ctx, keep.DirectWorkflow, checkpoint(id))
+`, `	rows, err := g.store.KVs(ctx, keep.DirectWorkflow, checkpoint(id))
 	g.mu.Lock()
 	noted := g.delivered[id]
 	g.mu.Unlock()

@@ -156,13 +156,9 @@ func (c *checker) name(at location, root value) {
 	}
 }
 
-// agents is the workflow to which the calls of agents belong (engine.DirectWorkflow). Nothing of it is executed, and what it was granted holds
-// of agents.
-const agents keep.WorkflowName = "gateway"
-
 // validName reports what is wrong with the name of a workflow that somebody wrote.
 func validName(name keep.WorkflowName) error {
-	if name == agents {
+	if name == keep.DirectWorkflow { // nothing of it is executed, and what it was granted holds of agents
 		return fmt.Errorf("workflow name %q: the calls of agents have it; choose another one", name)
 	}
 	return name.Validate()

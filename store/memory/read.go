@@ -260,7 +260,7 @@ func (s *Store) Decisions(_ context.Context, f keep.DecisionFilter, p keep.Page)
 		}
 	}
 	match := func(d keep.Decided) bool {
-		return is(f.Workflow, d.About.Workflow) && (!f.Beside || d.About.Workflow == "")
+		return is(f.Workflow, d.About.Workflow) && (!f.Global || d.About.Workflow == "")
 	}
 	return page("d", p, rows, match, func(d keep.Decided) keep.Decided { return d })
 }

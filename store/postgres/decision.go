@@ -61,7 +61,7 @@ func (db *DB) Decisions(ctx context.Context, f keep.DecisionFilter, p keep.Page)
 	}
 	var q query
 	and(&q, "decision.workflow", f.Workflow)
-	if f.Beside {
+	if f.Global {
 		q.where = append(q.where, "decision.workflow = ''")
 	}
 	q.after("decision", c)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/store/internal/stored"
@@ -45,15 +44,14 @@ func (db *DB) Decisions(ctx context.Context, f keep.DecisionFilter, p keep.Page)
 		rows: `SELECT ` + decisionColumns + ` FROM (SELECT value FROM json_each(?)) CROSS JOIN decision ON n = value`,
 		scan: scanDecision,
 		from: func(_ context.Context, _ *view, c cut) ([]stream, error) {
-			of := stream{text: `SELECT n FROM decision WHERE n < ?1 ORDER BY n DESC LIMIT ?2`, args: []any{c.before, c.limit}}
-			if f.Workflow != "" || f.Beside {
-				of.text = strings.Replace(of.text, `WHERE`, `WHERE workflow = ?3 AND`, 1)
-				of.args = append(of.args, f.Workflow)
+			newest := ` ORDER BY n DESC LIMIT ?2`
+			switch {
+			case f.Workflow != "" && f.Global: // nothing is both
+				return nil, nil
+			case f.Workflow != "" || f.Global:
+				return []stream{{text: `SELECT n FROM decision WHERE n < ?1 AND workflow = ?3` + newest, args: []any{c.before, c.limit, f.Workflow}}}, nil
 			}
-			if f.Workflow != "" && f.Beside {
-				return nil, nil // nothing is both
-			}
-			return []stream{of}, nil
+			return []stream{{text: `SELECT n FROM decision WHERE n < ?1` + newest, args: []any{c.before, c.limit}}}, nil
 		},
 		within: func(_ context.Context, _ *view, c cut) (cut, error) { return c, nil },
 	})

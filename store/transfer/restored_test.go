@@ -98,7 +98,7 @@ func TestActsAreCopied(t *testing.T) {
 			if err := to.(store.Accounts).PutAccounts(ctx, nil, want[0]); err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := to.(store.Decisions).Decisions(ctx, keep.DecisionFilter{Beside: true}, keep.Page{})
+			got, _, err := to.(store.Decisions).Decisions(ctx, keep.DecisionFilter{Global: true}, keep.Page{})
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
 				t.Errorf("recorded (-want +got):\n%s%v", diff, err)
 			}

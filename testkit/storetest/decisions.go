@@ -62,8 +62,8 @@ var decisionPromises = []promise{
 			w.refuse("w", invalid, keep.AppendDecision{Decided: fine}, keep.AppendDecision{Decided: bad})
 		}
 		w.same("decisions", get[[]keep.Decided](w)(w.Decided(w.ctx, fine.About)), []keep.Decided(nil))
-		beside := keep.Decided{About: keep.Subject{Kind: keep.AboutSecret, ID: "s"}, Decision: keep.Decision{Action: keep.Remove, At: w.at}}
-		w.fails("in a commit of no workflow", w.Commit(w.ctx, keep.Commit{At: w.at, Changes: []keep.Change{keep.AppendDecision{Decided: beside}}}), invalid)
+		global := keep.Decided{About: keep.Subject{Kind: keep.AboutSecret, ID: "s"}, Decision: keep.Decision{Action: keep.Remove, At: w.at}}
+		w.fails("in a commit of no workflow", w.Commit(w.ctx, keep.Commit{At: w.at, Changes: []keep.Change{keep.AppendDecision{Decided: global}}}), invalid)
 	}},
 	{"what a person does beside workflows is recorded if it is done, and only then", func(w *world) {
 		about := func(kind keep.SubjectKind) keep.Decided {
@@ -136,7 +136,7 @@ var decisionPromises = []promise{
 			}
 		}
 		seen := map[keep.WorkflowName]int{}
-		for _, f := range []keep.DecisionFilter{{Workflow: "w"}, {Workflow: "v"}, {Beside: true}, {}, {Workflow: "none"}, {Workflow: "w", Beside: true}} {
+		for _, f := range []keep.DecisionFilter{{Workflow: "w"}, {Workflow: "v"}, {Global: true}, {}, {Workflow: "none"}, {Workflow: "w", Global: true}} {
 			left := map[keep.WorkflowName]int{}
 			p := keep.Page{Limit: 2}
 			for more := true; more; more = p.After != "" {
@@ -163,7 +163,7 @@ var decisionPromises = []promise{
 
 // beside returns the decisions about what is of no workflow.
 func beside(w *world, p keep.Page) (list []keep.Decided, next string) {
-	list, next, err := w.Decisions(w.ctx, keep.DecisionFilter{Beside: true}, p)
+	list, next, err := w.Decisions(w.ctx, keep.DecisionFilter{Global: true}, p)
 	if err != nil {
 		w.Fatal(err)
 	}

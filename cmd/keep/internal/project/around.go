@@ -89,9 +89,6 @@ func (a *Around) hooks() (found []terminal.Problem) {
 	return found
 }
 
-// agents is the workflow of the calls of agents, which has no script.
-const agents keep.WorkflowName = "gateway"
-
 // ruled warns of rules about workflows that no script of the project declares: with another letter in the name they hold
 // nobody, and a workflow without a grant may call whatever its script does.
 func (a *Around) ruled() (found []terminal.Problem) {
@@ -99,7 +96,7 @@ func (a *Around) ruled() (found []terminal.Problem) {
 		return nil
 	}
 	warn := func(path string, w keep.WorkflowName, effect string) {
-		if w == agents || slices.ContainsFunc(a.Scripts, func(s Script) bool { return s.Workflow.Name == w || s.Workflow.Was == w }) {
+		if w == keep.DirectWorkflow || slices.ContainsFunc(a.Scripts, func(s Script) bool { return s.Workflow.Name == w || s.Workflow.Was == w }) {
 			return
 		}
 		found = append(found, terminal.Problem{Severity: string(workflow.Warning), Code: "rule-without-workflow", File: a.Cfg.File,
