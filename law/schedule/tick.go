@@ -22,12 +22,26 @@ type Plan struct {
 // MinInterval is the shortest interval of a schedule.
 const MinInterval = time.Second
 
-// parser reads five fields. If both day and weekday are restricted, a day that
-// matches either is a match: that is what crontab has done since the seventies,
-// and what people and language models expect; the library's default is another.
-// Ten years are searched, since 29 February can be eight years away.
-var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow |
-	cron.Descriptor | cron.DowOrDom).WithMaxSearchYears(10)
+// fields reads five fields. Ten years are searched, since 29 February can be eight years away.
+const fields = cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor
+
+// either and both read them. If day and weekday are restricted, a day that matches either is a match, unless one of the two begins
+// with a star, as */2 does: then a day has to match both. That is what crontab does, and what people and language models expect;
+// the library's default is another, and what it calls the old way takes a star with a step for no star.
+var (
+	either = cron.NewParser(fields | cron.DowOrDom).WithMaxSearchYears(10)
+	both   = cron.NewParser(fields).WithMaxSearchYears(10)
+)
+
+// parserOf returns the parser for a cron.
+func parserOf(text string) cron.Parser {
+	for i, field := range strings.Fields(text) {
+		if (i == 2 || i == 4) && strings.ContainsRune("*?", rune(field[0])) {
+			return both
+		}
+	}
+	return either
+}
 
 // reference is a day from which every date that exists comes within ten years.
 var reference = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -60,7 +74,7 @@ func parseCron(s keep.Schedule) (Plan, error) {
 	case strings.HasPrefix(strings.TrimSpace(s.Cron), "@every"):
 		return Plan{}, fmt.Errorf("cron %q is an interval: write it as interval", s.Cron)
 	}
-	spec, err := parser.Parse(strings.TrimSpace(s.Cron))
+	spec, err := parserOf(s.Cron).Parse(strings.TrimSpace(s.Cron))
 	if err != nil {
 		return Plan{}, fmt.Errorf(`cron %q: %w (five fields: minute hour day month weekday, such as "0 9 * * 1-5")`, s.Cron, err)
 	}
