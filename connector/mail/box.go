@@ -149,8 +149,17 @@ func (a *account) look(ctx context.Context, folder, messageID string) (*mailID, 
 	return b.look(folder, messageID)
 }
 
-// look searches and compares: a server searches for a part of the field.
+// look returns the first of the mails with that Message-ID in a folder; nil if there is none.
 func (b *box) look(folder, messageID string) (*mailID, error) {
+	list, err := b.lookAll(folder, messageID)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// lookAll searches and compares: a server searches for a part of the field. Of very many it returns some.
+func (b *box) lookAll(folder, messageID string) (found []mailID, err error) {
 	data, err := b.open(folder, false)
 	if err != nil {
 		return nil, err
@@ -166,14 +175,14 @@ func (b *box) look(folder, messageID string) (*mailID, error) {
 	}
 	for _, m := range list {
 		if m.messageID == messageID || slices.Contains(m.others, messageID) {
-			return &mailID{folder, data.UIDValidity, m.uid}, nil
+			found = append(found, mailID{folder, data.UIDValidity, m.uid})
 		}
 	}
-	if len(list) < len(uids) { // one that was not read may be the one
+	if len(found) == 0 && len(list) < len(uids) { // one that was not read may be the one
 		return nil, keep.Failf(keep.ClassTransient, "incomplete",
 			"the server found %d or more mails for the Message-ID %s in %q, and only %d could be compared; look there yourself if it stays so", len(uids), messageID, folder, len(list))
 	}
-	return nil, nil
+	return found, nil
 }
 
 // flags by the names that scripts use. Others are keywords, the same in both.

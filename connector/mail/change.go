@@ -38,7 +38,7 @@ func (a *account) changeTools() []connector.Tool {
 			Params: native.Object(`"id","to"`, `"id":{"type":"string","minLength":5},"to":{"type":"string","minLength":1},
 				"message_id":{"type":"string","minLength":1}`),
 			Result: json.RawMessage(`{"type":"object","required":["id"],"properties":{
-				"id":{"type":["string","null"],"description":"null if the server does not tell"}}}`),
+				"id":{"type":["string","null"],"description":"null if the server does not tell, and after a lost answer if others there have its message_id"}}}`),
 			Timeout: a.timeout, Level: keep.LevelWitness, ByTarget: true, Identity: []string{"id", "to"}, SettleAfter: moveSettles,
 			VerifyByHand: "Look into both folders for the mail.",
 		}}, a}},
@@ -276,13 +276,17 @@ func (t *mover) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answe
 	if p.MessageID == "" {
 		return connector.Answer{Verdict: connector.Retry, Detail: "it has left " + id.Folder + "; without message_id nobody can tell for where"}, nil
 	}
-	at, err := b.look(p.To, p.MessageID)
+	there, err := b.lookAll(p.To, p.MessageID)
 	if err != nil {
 		return connector.Answer{}, t.a.fail(ctx, "move", err)
 	}
-	if at == nil {
+	var at *mailID
+	switch len(there) {
+	case 0:
 		return connector.Answer{Verdict: connector.Retry, Detail: "it has left " + id.Folder + " and is not in " + p.To}, nil
-	}
+	case 1:
+		at = &there[0]
+	} // of several nobody can tell which it is
 	return connector.Answer{Verdict: connector.Happened, Receipt: connector.Receipt{Result: moved(at)}, Detail: "it is in " + p.To}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime"
 	netmail "net/mail"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,10 +189,11 @@ func (a *account) compose(l letter, id string, date time.Time, draft bool) ([]by
 	if l.InReplyTo != "" {
 		h.SetMsgIDList("In-Reply-To", []string{l.InReplyTo})
 	}
-	if refs := l.References; len(refs) > 0 || l.InReplyTo != "" {
-		if len(refs) == 0 {
-			refs = []string{l.InReplyTo}
-		}
+	refs := l.References
+	if l.InReplyTo != "" && (len(refs) == 0 || refs[len(refs)-1] != l.InReplyTo) {
+		refs = append(slices.Clone(refs), l.InReplyTo) // the last is what it answers (RFC 5322, 3.6.4)
+	}
+	if len(refs) > 0 {
 		h.SetMsgIDList("References", refs)
 	}
 	h.Set("Mime-Version", "1.0")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -294,6 +295,66 @@ func TestSearchGoesOn(t *testing.T) {
 	if n := len(into[page](t, read(t, conn, "search", `{"limit":1000}`)).Items); n != 260 {
 		t.Errorf("%d mails after the folder was numbered anew", n)
 	}
+}
+
+// Law never guesses: of two mails with one Message-ID in a folder nobody can tell which was moved there last, so the lookup of a move
+// says that it happened, and names none of them.
+func TestMovedBesideATwin(t *testing.T) {
+	s := mailtest.Shared(t)
+	user := s.User(mailtest.Unfiled)
+	conn := open(t, plain(s, user))
+	params := func(n int) string {
+		s.Plant(t, user, fmt.Sprintf("17%08d.x.host", n), fmt.Appendf(nil, "Subject: n%d\r\nMessage-ID: <twin@x>\r\n\r\nhello\r\n", n))
+		id := into[page](t, read(t, conn, "search", `{}`)).Items[0].ID
+		p := fmt.Sprintf(`{"id":%q,"to":"Archive","message_id":"twin@x"}`, id)
+		if _, err := mutate(t, conn, "move", "t", p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for n, want := range []string{`{"id":"Archive;`, `{"id":null}`} {
+		a, err := reconcile(t, conn, "move", "t", params(n))
+		if err != nil || a.Verdict != connector.Happened || !strings.HasPrefix(string(a.Receipt.Result), want) {
+			t.Errorf("move %d: %q with %s, %v; want that it happened, with %s", n+1, a.Verdict, a.Receipt.Result, err, want)
+		}
+	}
+}
+
+// An answer of a thread names the mail that it answers as the last of its references, as RFC 5322 has it (3.6.4): programs put it below
+// that one.
+func TestAnswerOfAThread(t *testing.T) {
+	s := mailtest.Shared(t)
+	user := s.User(mailtest.Filed)
+	conn := open(t, plain(s, user))
+	for params, want := range map[string][]string{
+		`"in_reply_to":"c@x"`: {"c@x"}, `"references":["a@x","b@x"],"in_reply_to":"c@x"`: {"a@x", "b@x", "c@x"},
+		`"references":["a@x","c@x"],"in_reply_to":"<c@x>"`: {"a@x", "c@x"}, `"references":["a@x","b@x"]`: {"a@x", "b@x"},
+	} {
+		r, err := mutate(t, conn, "append", "t", `{"folder":"Drafts","subject":"s",`+params+`}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := into[struct{ References []string }](t, read(t, conn, "get", string(idOf(t, r))))
+		if !slices.Equal(m.References, want) {
+			t.Errorf("%s: the references are %q, want %q", params, m.References, want)
+		}
+	}
+}
+
+// idOf returns the params of get for what a receipt names.
+func idOf(t *testing.T, r connector.Receipt) json.RawMessage {
+	t.Helper()
+	var at struct {
+		ID *string `json:"id"`
+	}
+	if err := json.Unmarshal(r.Result, &at); err != nil || at.ID == nil {
+		t.Fatalf("%s names no mail: %v", r.Result, err)
+	}
+	raw, err := json.Marshal(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
 
 func TestFolders(t *testing.T) {

@@ -304,6 +304,12 @@ var edgesBreaks = []Break{
 		`if m.section { // it may`, `if true { // it may`, "./connector/mail -run TestEachMailThatIsFoundIsListed"},
 	{"move-that-names-no-mail-was-not-made", "doubt-is-not-failure", "connector/mail/change.go",
 		`t.a.failf("move", keep.ClassUnknown, "unclear", `, `t.a.failf("move", keep.ClassPrecondition, "gone", `, "./connector/mail -run TestMoveThatNamesNoMail"},
+	{"move-names-the-oldest-of-twins", "witnessed", "connector/mail/change.go",
+		`	case 1:
+		at =`, `	default:
+		at =`, "./connector/mail -run TestMovedBesideATwin"},
+	{"star-with-a-step-is-no-star", "once", "law/schedule/tick.go",
+		`return both`, `return either`, "./law/schedule -run TestTicks"},
 	{"token-of-a-session-is-shown", "no-ambient-power", "connector/s3/config.go",
 		`redact.New(cfg.SecretKey, cfg.AccessKey, cfg.SessionToken)`, `redact.New(cfg.SecretKey, cfg.AccessKey)`, "./connector/s3 -run TestSecretsAreHidden"},
 	{"another-key-that-is-missing-is-this-one", "witnessed", "connector/s3/request.go",
