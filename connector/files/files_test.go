@@ -211,3 +211,31 @@ func TestListNeverEndsSilently(t *testing.T) {
 		t.Errorf("a page of 5000: %v", err)
 	}
 }
+
+// A file that is replaced while it is read is read as it was or as it is, and not the beginning of one with the size of the other.
+func TestReadWhileItIsReplaced(t *testing.T) {
+	const short, long = "From: a@example.com\n\n1\n", "From: b@example.com\n\n1\n2\n3\n"
+	for _, c := range []struct{ before, after string }{{short, long}, {long, short}} {
+		root := t.TempDir()
+		plant(t, root, map[string]string{"a.eml": c.before, "b": c.after})
+		conn := open(t, files.Config{Root: root})
+		files.OnStep(conn, func(point string) {
+			if point == "opened" {
+				if err := os.Rename(filepath.Join(root, "b"), filepath.Join(root, "a.eml")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		raw, err := read(t, conn, "read", `{"name":"a.eml"}`)
+		var got struct {
+			Size int
+			Text string
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(raw), &got)
+		}
+		if err != nil || got.Size != len(got.Text) || got.Text != short && got.Text != long {
+			t.Errorf("%d bytes that were replaced by %d are read as %s, %v", len(c.before), len(c.after), raw, err)
+		}
+	}
+}

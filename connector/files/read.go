@@ -18,6 +18,7 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/native"
+	"github.com/keep-run/keep/internal/regular"
 )
 
 // Bounds of list.
@@ -240,20 +241,20 @@ func (d *dir) openFile(tool, name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer root.Close()
-	// Stat first: opening a pipe would wait for its writer.
-	info, err := root.Stat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		return nil, nil, d.failf(tool, keep.ClassLogic, "bad-name", "%q is not a file", name)
-	}
-	var f *os.File
+	f, err := regular.OpenIn(root, name)
+	var info fs.FileInfo
 	if err == nil {
-		f, err = root.Open(name)
+		d.step("opened")
+		if info, err = f.Stat(); err == nil { // of what is open: another file may have the name by now
+			return f, info, nil
+		}
+		f.Close() // it was opened to read
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, regular.ErrDangling) {
 		return nil, nil, nil
 	}
-	if err != nil {
-		return nil, nil, d.fail(tool, "open "+name, err)
+	if errors.As(err, new(*regular.Error)) {
+		return nil, nil, d.failf(tool, keep.ClassLogic, "bad-name", "%q is not a file", name)
 	}
-	return f, info, nil
+	return nil, nil, d.fail(tool, "open "+name, err)
 }

@@ -60,7 +60,7 @@ connector/internal/ontime clock
 connector/internal/native timed . connector connector/internal/jsonval
 connector/internal/eml  timed  connector/internal/jsonval
 connector/once          timed  . connector/internal/...
-connector/files         timed  . law/ledger connector connector/internal/...
+connector/files         timed  . law/ledger connector connector/internal/... internal/regular
 connector/httpapi       timed  . law/grant law/ledger connector connector/internal/... connector/once internal/redact internal/schema
 connector/mcp           timed  . law/ledger connector connector/internal/... internal/childenv internal/redact internal/pause
 connector/packs         timed

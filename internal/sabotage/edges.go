@@ -308,6 +308,8 @@ var edgesBreaks = []Break{
 		`	case 1:
 		at =`, `	default:
 		at =`, "./connector/mail -run TestMovedBesideATwin"},
+	{"size-of-another-file", "witnessed", "connector/files/read.go",
+		`info, err = f.Stat();`, `info, err = root.Stat(name);`, "./connector/files -run TestReadWhileItIsReplaced"},
 	{"star-with-a-step-is-no-star", "once", "law/schedule/tick.go",
 		`return both`, `return either`, "./law/schedule -run TestTicks"},
 	{"token-of-a-session-is-shown", "no-ambient-power", "connector/s3/config.go",
