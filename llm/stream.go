@@ -216,7 +216,8 @@ func (s *chatStream) event(data []byte) (bool, error) {
 // part takes a part of a call.
 func (s *chatStream) part(call chatCall) error {
 	place, known := s.places[call.Index]
-	if !known {
+	// Some servers number no call, or all alike: what has a name and an id of its own is another one.
+	if !known || call.Function.Name != "" && call.ID != "" && call.ID != s.calls[place].ID {
 		var err error
 		if place, err = s.call(call.ID, call.Function.Name); err != nil {
 			return err

@@ -36,6 +36,25 @@ func TestCallsInTurns(t *testing.T) {
 	}
 }
 
+// Some servers of chat completions number no call, or all of an answer alike. What begins with a name and an id of its own is another
+// call: a model that asked for the guide and handed over a script had the guide called with the script, and nothing else.
+func TestCallsWithoutNumbers(t *testing.T) {
+	for _, index := range []string{"", `"index":0,`} {
+		events := []string{
+			`{"choices":[{"delta":{"tool_calls":[{` + index + `"id":"a","function":{"name":"guide","arguments":""}}]}}]}`,
+			`{"choices":[{"delta":{"tool_calls":[{` + index + `"id":"b","function":{"name":"check","arguments":"{\"n\":"}}]}}]}`,
+			`{"choices":[{"delta":{"tool_calls":[{` + index + `"id":"b","function":{"arguments":"2}"}}]}}]}`,
+			`{"choices":[{"finish_reason":"tool_calls"}]}`,
+			`[DONE]`,
+		}
+		got, err := llm.ReadAnswer(llm.OpenAI, strings.NewReader("data: "+strings.Join(events, "\n\ndata: ")+"\n\n"))
+		if err != nil || len(got.Calls) != 2 || got.Calls[0].Name != "guide" || string(got.Calls[0].Arguments) != `{}` ||
+			got.Calls[1].Name != "check" || string(got.Calls[1].Arguments) != `{"n":2}` {
+			t.Errorf("with %q: %+v, %v", index, got, err)
+		}
+	}
+}
+
 // FuzzAnswer reads what a service may answer: a model wrote a part of it.
 func FuzzAnswer(f *testing.F) {
 	for _, events := range alternating {
