@@ -38,6 +38,9 @@ type End struct {
 // learn it.
 const maxUnread = 3
 
+// cutOff is what a model is told whose answer was cut.
+const cutOff = "Your answer was cut at its length, so nothing of it was done. Write less at a time."
+
 // Run has the conversation. What goes wrong with the model is in the End; an error is that of
 // Call, or of ctx.
 func (c Conversation) Run(ctx context.Context, q Request) (end End, err error) {
@@ -61,32 +64,44 @@ func (c Conversation) Run(ctx context.Context, q Request) (end End, err error) {
 		if err != nil {
 			return end, err
 		}
-		if len(answer.Calls) == 0 {
+		if len(answer.Calls) == 0 && !answer.Cut {
 			end.Why = "the model answered without a proposal"
 			return end, nil
 		}
-		if unread++; slices.ContainsFunc(answer.Calls, Call.readable) {
+		if unread++; len(answer.Calls) == 0 || slices.ContainsFunc(answer.Calls, Call.readable) {
 			unread = 0
 		}
 		if unread == maxUnread {
 			end.Why = fmt.Sprintf("the model called its tools with arguments that are no JSON, %d times in a row", unread)
 			return end, nil
 		}
-		reply := Message{}
-		for _, call := range answer.Calls {
-			result, done := Result{Text: "Your answer was cut at its length, so nothing of it was done. Write less at a time.", Wrong: true}, false
-			if !answer.Cut {
-				if result, done, err = c.Call(ctx, call); err != nil || done {
-					return end, err
-				}
-			}
-			result.ID = call.ID
-			reply.Results = append(reply.Results, result)
+		reply, done, err := c.do(ctx, answer)
+		if err != nil || done {
+			return end, err
 		}
 		q.Messages = append(q.Messages, answer.Message(), reply)
 	}
 	end.Why = fmt.Sprintf("the model proposed nothing in %d answers", end.Turns)
 	return end, nil
+}
+
+// do does what an answer asks for, and returns what the model is told. With done the conversation is over.
+func (c Conversation) do(ctx context.Context, a Answer) (reply Message, done bool, err error) {
+	if len(a.Calls) == 0 {
+		return Message{Text: cutOff}, false, nil
+	}
+	for _, call := range a.Calls {
+		result := Result{Text: cutOff, Wrong: true}
+		if !a.Cut {
+			result, done, err = c.Call(ctx, call)
+		}
+		if err != nil || done {
+			return reply, done, err
+		}
+		result.ID = call.ID
+		reply.Results = append(reply.Results, result)
+	}
+	return reply, false, nil
 }
 
 // readable reports whether the model wrote arguments that are JSON.

@@ -27,6 +27,8 @@ func TestConversationEnds(t *testing.T) {
 		{"no key", llmtest.Reply{Status: 403}, "does not accept the key", 1, false, true},
 		{"broken arguments", llmtest.Reply{Calls: []llmtest.Call{{Name: "check", Arguments: "{\"x"}}}, "arguments that are no JSON, 3 times", 3, true, false},
 		{"cut at its length", llmtest.Reply{Calls: propose, Long: true}, "proposed nothing in 4 answers", 4, false, false},
+		{"cut before it called", llmtest.Reply{Text: "Let me think.", Long: true}, "proposed nothing in 4 answers", 4, false, false},
+		{"no call", llmtest.Reply{Text: "I cannot."}, "answered without a proposal", 1, false, false},
 		{"whole", llmtest.Reply{Calls: propose}, "", 1, true, false},
 		{"breaks, and costs", llmtest.Reply{Fault: llmtest.Cut, Text: "x"}, "; it is not asked again: enough", 2, false, false},
 	} {
