@@ -372,8 +372,8 @@ func EscalationOf(e keep.Escalation) Escalation {
 // maxAttempted is how much a list shows of what a question is about, in bytes.
 const maxAttempted = 64 << 10
 
-// listed returns the object of e as lists have it.
-func listed(e keep.Escalation) Escalation {
+// Listed returns the object of e as lists have it: of a large call the beginning.
+func Listed(e keep.Escalation) Escalation {
 	v := EscalationOf(e)
 	v.Attempted = shorten(v.Attempted, maxAttempted)
 	v.Payload = nil

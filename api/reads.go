@@ -418,7 +418,7 @@ func (s *Server) readEscalations() {
 	}) (Page[Answered], error) {
 		answers, asked := []Answered{}, []Escalation{}
 		next, err := s.questions(ctx, in.EscalationQuery, in.page(), func(q keep.Escalation) {
-			one := listed(q)
+			one := Listed(q)
 			answers, asked = append(answers, answered(one, q)), append(asked, one)
 		})
 		if err != nil {

@@ -134,7 +134,7 @@ func ReadStatus(ctx context.Context, s view.Store, by view.Executors, now time.T
 func (st *Status) list(ctx context.Context, s view.Store, o *view.Overview) error {
 	questions := []Escalation{}
 	_, err := eachQuestion(ctx, s, keep.EscalationFilter{Open: true}, keep.Page{Limit: view.MaxQuestions}, func(q keep.Escalation) {
-		questions = append(questions, listed(q))
+		questions = append(questions, Listed(q))
 	})
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func OpenQuestions(ctx context.Context, s questions, w keep.WorkflowName) ([]Esc
 	page := keep.Page{Limit: 1000}
 	for {
 		more := []Escalation{}
-		next, err := eachQuestion(ctx, s, keep.EscalationFilter{Workflow: w, Open: true}, page, func(q keep.Escalation) { more = append(more, listed(q)) })
+		next, err := eachQuestion(ctx, s, keep.EscalationFilter{Workflow: w, Open: true}, page, func(q keep.Escalation) { more = append(more, Listed(q)) })
 		if err != nil {
 			return nil, err
 		}

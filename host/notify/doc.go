@@ -24,6 +24,7 @@
 // # What a sink gets
 //
 // A JSON object: {"type": "question.opened", "timestamp": …, "data": …}, where
-// data is the question: for the command keep, as keep inbox --json prints it, where
-// what connections have as secrets is in no question.
+// data is the question: for the command keep, as keep inbox show --json prints it, or
+// keep inbox --json if that is too large. What connections have as secrets is in no
+// question.
 package notify

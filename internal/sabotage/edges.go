@@ -310,6 +310,8 @@ var edgesBreaks = []Break{
 		at =`, "./connector/mail -run TestMovedBesideATwin"},
 	{"size-of-another-file", "witnessed", "connector/files/read.go",
 		`info, err = f.Stat();`, `info, err = root.Stat(name);`, "./connector/files -run TestReadWhileItIsReplaced"},
+	{"question-is-told-however-large", "nothing-lost", "cmd/keep/internal/daemon/api.go",
+		`if err != nil || len(text) <= maxTold {`, `if true {`, "./cmd/keep/internal/daemon -run TestLargeQuestionIsTold"},
 	{"star-with-a-step-is-no-star", "once", "law/schedule/tick.go",
 		`return both`, `return either`, "./law/schedule -run TestTicks"},
 	{"token-of-a-session-is-shown", "no-ambient-power", "connector/s3/config.go",

@@ -152,3 +152,15 @@ func TestClaim(t *testing.T) {
 		}
 	}
 }
+
+// Law bounded: lists look through the calls of all questions that are open, and some of those have megabytes.
+func TestMarksOfALargeCall(t *testing.T) {
+	payload, err := json.Marshal(map[string]string{"base64": strings.Repeat("QUJDRA+/", 1<<17)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := keep.Approval{Tool: "mail.send", Payload: payload}
+	if n := testing.AllocsPerRun(1, func() { approval.Marks(a) }); n > 10_000 {
+		t.Errorf("a call of %d bytes takes %.0f allocations", len(payload), n)
+	}
+}

@@ -119,6 +119,9 @@ func marksOf(path, named, text string, domains map[string]string) (marks []Mark)
 			break
 		}
 	}
+	if !strings.Contains(text, ".") { // base64 has megabytes without
+		return marks
+	}
 	for i, found := range address().FindAllString(text, maxMarks+1) {
 		if i == maxMarks {
 			add(LookAlike, "has more than %d addresses; the others are not compared", maxMarks)
@@ -175,14 +178,18 @@ func foreign(s string) string { return chars(s, func(r rune) bool { return r > 0
 func chars(s string, is func(rune) bool) string {
 	var list []string
 	for _, r := range s {
+		if !is(r) { // most are not
+			continue
+		}
 		one := fmt.Sprintf("U+%04X", r)
 		if unicode.IsLetter(r) {
 			one = fmt.Sprintf("%c is U+%04X", r, r)
 		}
-		if is(r) && !slices.Contains(list, one) {
-			if list = append(list, one); len(list) == 5 {
-				break
-			}
+		if slices.Contains(list, one) {
+			continue
+		}
+		if list = append(list, one); len(list) == 5 {
+			break
 		}
 	}
 	return strings.Join(list, ", ")

@@ -99,8 +99,21 @@ func linksOf(cfg *config.Config, db database.DB) *link.Links {
 	return link.New(db, cfg.Server.URL, cfg.Notify.Sinks())
 }
 
-// notifyConfig returns how a host tells people of questions: with the object
-// that keep inbox --json prints.
+// maxTold is how large a question may be to be told whole, in bytes: receivers refuse what has more than a megabyte or so, and each
+// attempt is as large as the one before.
+const maxTold = 256 << 10
+
+// Told returns a question as people are told it: with the object that keep inbox show --json prints, or, if that is too large, as
+// keep inbox --json prints it.
+func Told(q keep.Escalation) (json.RawMessage, error) {
+	text, err := json.Marshal(api.EscalationOf(q))
+	if err != nil || len(text) <= maxTold {
+		return text, err
+	}
+	return json.Marshal(api.Listed(q))
+}
+
+// notifyConfig returns how a host tells people of questions.
 func (e Env) notifyConfig(cfg *config.Config, db database.DB, links *link.Links) (notify.Config, error) {
 	targets, err := cfg.Notify.Targets(e.Log)
 	return notify.Config{
@@ -108,7 +121,7 @@ func (e Env) notifyConfig(cfg *config.Config, db database.DB, links *link.Links)
 		Unknown: UnknownKeys(database.Keys(db)),
 		Store:   db,
 		Targets: targets,
-		Encode:  func(q keep.Escalation) (json.RawMessage, error) { return json.Marshal(api.EscalationOf(q)) },
+		Encode:  Told,
 		Retry:   cfg.Notify.Retry,
 		Timeout: cfg.Notify.Timeout,
 		Logger:  e.Log,
