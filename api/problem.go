@@ -150,6 +150,7 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 	_, kept := errors.AsType[*operator.UnskipError](err)
 	_, run := errors.AsType[*operator.RunError](err)
 	_, redo := errors.AsType[*operator.RedoError](err)
+	_, crowded := errors.AsType[*operator.CrowdedError](err)
 	_, record := errors.AsType[*RecordError](err)
 	_, result := errors.AsType[*operator.ResultError](err)
 	_, limit := errors.AsType[*operator.LimitError](err)
@@ -168,7 +169,7 @@ func (s *Server) problem(ctx context.Context, err error) *huma.ErrorModel {
 		return problemOf(http.StatusConflict, KindRunOpen, err.Error())
 	case errors.Is(err, keep.ErrStale):
 		return problemOf(http.StatusConflict, KindStale, err.Error())
-	case refused || item || kept, run, redo, record:
+	case refused || item || kept, run, redo, record, crowded:
 		return problemOf(http.StatusConflict, KindRefused, err.Error())
 	case ctx.Err() != nil:
 		return problemOf(http.StatusServiceUnavailable, KindStopped, "the request ended before its answer was known")

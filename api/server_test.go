@@ -572,6 +572,10 @@ func TestPropose(t *testing.T) {
 	put("ann author", "z").want(t, 202, `"version":"2.0","waiting":{"version":"3.0","proposal":"invoices@3.0"`) // bank.pay is granted now
 	w.ask("ann viewer", "GET", api.Prefix+"/workflows/invoices", "").want(t, 200, `"version":"2.0"`)
 	w.ask("ann viewer", "GET", api.Prefix+"/proposals/invoices@3.0", "").want(t, 200, `"state":"waiting"`, `"grants_added":[]`)
+	for i := range 99 {
+		put("ann author", fmt.Sprint(i)).want(t, 202)
+	}
+	put("ann author", "more").want(t, 409, "/refused", "100 proposals of workflow invoices", "accept or reject the last one first")
 }
 
 // A script that calls more than is granted is stored, does not run, and asks an admin: the

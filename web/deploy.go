@@ -277,7 +277,10 @@ func (s *site) deployScript(ctx context.Context, d *deployData) (to string, err 
 	}
 	stale, isStale := errors.AsType[*keep.VersionError](err)
 	wrong, isWrong := errors.AsType[*api.ScriptError](err)
+	crowded, isCrowded := errors.AsType[*operator.CrowdedError](err)
 	switch {
+	case isCrowded:
+		d.Wrong = append(d.Wrong, crowded.Error())
 	case isStale && d.New: // the check says which is there
 	case isStale:
 		d.Wrong = append(d.Wrong, meanwhile(stale.Current))
