@@ -9,6 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/said"
 )
 
 // Count returns how many effects of mut the lookup shows. It sends nothing again.
@@ -42,9 +43,9 @@ func (r *reconciler) Count(ctx context.Context, mut keep.Mutation) (int, error) 
 func (l *lookup) countIn(a answer, mut question) int {
 	found, err := a.record()
 	if err == nil && l.items != nil {
-		found, _ = l.items.find(found)
+		found, _ = l.items.Find(found)
 	}
-	records, listed := elements(found)
+	records, listed := said.Elements(found)
 	if !listed {
 		return 1 // the answer is the one record, and it was recognised
 	}

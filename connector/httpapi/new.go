@@ -12,6 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/said"
 	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/law/grant"
 )
@@ -386,30 +387,21 @@ func (b *builder) verdicts(t *tool) {
 	}
 	for i, c := range b.cfg.RefusedIf {
 		key := fmt.Sprintf("refused_if[%d]", i)
-		if c.Class != "" && !slices.Contains(classes, c.Class) {
-			b.addf(key+".class", "is %q, want one of %s", c.Class, classNames())
+		if err := said.CheckClass(c.Class); c.Class != "" && err != nil {
+			b.addf(key+".class", "%v", err)
 		}
 		t.refusedIf = append(t.refusedIf, b.condition(key, c))
 	}
 	t.statuses = make(map[int]keep.Class, len(b.cfg.Statuses))
 	for _, text := range slices.Sorted(maps.Keys(b.cfg.Statuses)) {
 		status, err := strconv.Atoi(text)
-		if class := b.cfg.Statuses[text]; err != nil || status < 300 || status > 599 {
+		if err != nil || status < 300 || status > 599 {
 			b.addf("statuses."+text, "is not a status from 300 to 599")
-		} else if !slices.Contains(classes, class) {
-			b.addf("statuses."+text, "is %q, want one of %s", class, classNames())
+		} else if err := said.CheckClass(b.cfg.Statuses[text]); err != nil {
+			b.addf("statuses."+text, "%v", err)
 		}
 		t.statuses[status] = b.cfg.Statuses[text]
 	}
-}
-
-// classNames lists the classes that configuration may name.
-func classNames() string {
-	names := make([]string, len(classes))
-	for i, c := range classes {
-		names[i] = string(c)
-	}
-	return strings.Join(names, ", ")
 }
 
 // answer reads what the service answers to a change, and to a repeated one.

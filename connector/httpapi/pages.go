@@ -15,6 +15,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/said"
 )
 
 // Bounds of a list that comes in pages (law: bounded). What does not fit is left for the
@@ -38,11 +39,11 @@ const ourCursor = "keep:"
 // A pager knows how a list comes in pages.
 type pager struct {
 	style     string
-	items     jsonPath
+	items     said.Path
 	param     string
-	next      jsonPath // nil: from and more
-	more      jsonPath
-	from      jsonPath
+	next      said.Path // nil: from and more
+	more      said.Path
+	from      said.Path
 	first     int
 	size      int
 	sizeParam string
@@ -93,12 +94,12 @@ func (b *builder) pager(key string, cfg Pages) *pager {
 	}
 	for _, f := range []struct {
 		name, text string
-		to         *jsonPath
+		to         *said.Path
 	}{{"items", cfg.Items, &p.items}, {"next", cfg.Next, &p.next}, {"more", cfg.More, &p.more}, {"from", cfg.From, &p.from}} {
 		if f.text == "" {
 			continue
 		}
-		path, err := parseJSONPath(f.text)
+		path, err := said.ParsePath(f.text)
 		if err != nil {
 			b.addf(key+"."+f.name, "%v", err)
 		}
@@ -182,7 +183,7 @@ func (p *pager) link(s *service, target, link string) (string, *keep.Failure) {
 // whether there is one, or not where, is a failure: the list may not end here.
 func (p *pager) after(at string, a answer, body json.RawMessage, cursor string, n int) (string, bool, *keep.Failure) {
 	if p.more != nil {
-		switch more, _ := p.more.find(body); string(more) {
+		switch more, _ := p.more.Find(body); string(more) {
 		case "true":
 		case "false":
 			return "", false, nil
@@ -224,7 +225,7 @@ func (p *pager) nextCursor(at string, a answer, body json.RawMessage, cursor str
 	if path == nil {
 		path = p.from
 	}
-	raw, ok := path.find(body)
+	raw, ok := path.Find(body)
 	if !ok || string(raw) == "null" || string(raw) == "false" {
 		return "", false, nil
 	}
@@ -270,9 +271,9 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 		}
 		found := body
 		if p.items != nil {
-			found, _ = p.items.find(body)
+			found, _ = p.items.Find(body)
 		}
-		items, ok := elements(found)
+		items, ok := said.Elements(found)
 		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !echo.Denies(fields, false) {
 			ok = len(found) == 0
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
 	"github.com/keep-run/keep/connector/internal/ontime"
+	"github.com/keep-run/keep/connector/internal/said"
 )
 
 // A lookup is the request that tells whether a mutation happened.
@@ -28,9 +29,9 @@ type lookup struct {
 	query    query
 	applied  []int
 	failed   []int
-	match    query    // field of a record, and what it must equal
-	contains query    // field of a record, and what its text must contain
-	items    jsonPath // to the list in the answer; nil: the answer is the list or the record
+	match    query     // field of a record, and what it must equal
+	contains query     // field of a record, and what its text must contain
+	items    said.Path // to the list in the answer; nil: the answer is the list or the record
 	complete bool
 	absentIf *condition
 	emptyIf  *condition // of an answer without items: the list is empty; nil: it shows nothing
@@ -460,13 +461,13 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut question) co
 	found := result
 	if l.items != nil {
 		var ok bool
-		if found, ok = l.items.find(result); !ok && !l.isEmpty(a) {
+		if found, ok = l.items.Find(result); !ok && !l.isEmpty(a) {
 			return retry(", but it has no " + l.items.String())
 		} else if !ok {
 			found = json.RawMessage("[]")
 		}
 	}
-	records, listed := elements(found)
+	records, listed := said.Elements(found)
 	switch {
 	case !listed && l.items != nil:
 		return retry(", but " + l.items.String() + " is no list")

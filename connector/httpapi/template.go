@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/keep-run/keep/connector/internal/said"
 	"net/url"
 	"regexp"
 	"slices"
@@ -345,7 +346,7 @@ func (v values) get(name string) json.RawMessage {
 	root, path, inside := strings.Cut(name, ".")
 	raw := v.fields[root]
 	if inside {
-		raw, _ = parseFieldPath(path).find(raw)
+		raw, _ = said.FieldPath(path).Find(raw)
 	}
 	return raw
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
+	"github.com/keep-run/keep/connector/internal/said"
 )
 
 // Kind is what configuration calls this connector.
@@ -71,6 +72,49 @@ type Knowledge struct {
 	Budget       string             `toml:"budget"`       // in which its calls count, as if that named the tool
 	Unique       bool               `toml:"unique"`       // a person is asked before an identity is applied a second time
 	Errors       string             `toml:"errors"`       // what an error in a result means: unknown, or refused: nothing happened
+	RefusedIf    []Condition        `toml:"refused_if"`   // results that say that nothing happened; the first that fits counts
+	AppliedIf    []Condition        `toml:"applied_if"`   // the results that show that it happened; empty: those that say nothing else
+}
+
+// A Condition recognises a result by a value in its JSON.
+type Condition struct {
+	Path string `toml:"path"` // such as "$.error.type"
+
+	// What the value must be. None of them: it is there, and not null.
+	Equals any   `toml:"equals"`
+	In     []any `toml:"in"`
+	Exists *bool `toml:"exists"`
+
+	// Class is what a refusal means, in refused_if only. Empty: logic.
+	Class keep.Class `toml:"class"`
+}
+
+// said returns the Said of a condition.
+func (c Condition) said() (s Said, err error) {
+	s = Said{class: cmp.Or(c.Class, keep.ClassLogic)}
+	if s.path, err = said.ParsePath(c.Path); err != nil {
+		return s, fmt.Errorf("path: %w", err)
+	}
+	if err = said.CheckClass(s.class); err != nil {
+		return s, fmt.Errorf("class: %w", err)
+	}
+	s.value, err = said.NewValue(c.Equals, c.In, c.Exists)
+	return s, err
+}
+
+// saidOf returns the conditions at a key.
+func saidOf(key string, list []Condition) (out []Said, err error) {
+	for i, c := range list {
+		s, err := c.said()
+		if err == nil && key == "applied_if" && c.Class != "" {
+			err = errors.New("class: is for refused_if only")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d].%w", key, i, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 // A TokenConfig says where a call shows the host's token.
@@ -116,6 +160,13 @@ func (k Knowledge) Pairing(tool string) (Pairing, error) {
 			p.When = make(map[string]json.RawMessage)
 		}
 		p.When[name] = raw
+	}
+	var err error
+	if p.Refused, err = saidOf("refused_if", k.RefusedIf); err != nil {
+		return p, err
+	}
+	if p.Applied, err = saidOf("applied_if", k.AppliedIf); err != nil {
+		return p, err
 	}
 	switch {
 	case k.Errors != "" && k.Errors != "unknown" && k.Errors != "refused":
@@ -211,7 +262,7 @@ func declared(c *connector.Checker, server *Server, name string, cfg ToolConfig)
 	}
 	switch cfg.Effect {
 	case connector.List, connector.Get:
-		if k := cfg.Knowledge; len(k.Identity) > 0 || k.Token != (TokenConfig{}) || k.Deduplicates || k.Sets || k.Reconcile != nil || k.Unique || k.Errors != "" || k.Approve != "" || k.Budget != "" {
+		if k := cfg.Knowledge; len(k.Identity) > 0 || k.Token != (TokenConfig{}) || k.Deduplicates || k.Sets || k.Reconcile != nil || k.Unique || k.Errors != "" || len(k.RefusedIf) > 0 || len(k.AppliedIf) > 0 || k.Approve != "" || k.Budget != "" {
 			c.Addf(at, "effect is %q: what is said of changes is for effect = \"mutate\"", cfg.Effect)
 		}
 		return &reader{server, cfg.Tool, spec}

@@ -35,8 +35,13 @@ type Pairing struct {
 	SettleAfter   time.Duration
 	Timeout       time.Duration // zero: DefaultTimeout
 	ErrorsRefused bool          // a result with isError means that nothing happened
-	Approve       string        // see connector.Connection.Approve
-	Unique        bool
+
+	// What a result says, with isError or without. Refused are results of a call that was not executed, or of which that
+	// says what failed; the first that fits counts. Applied are the only ones that show, without isError, that it was executed; empty: all others.
+	Refused, Applied []Said
+
+	Approve string // see connector.Connection.Approve
+	Unique  bool
 }
 
 // A Lookup is how a server is asked what became of a call.

@@ -7,7 +7,9 @@
 // A call has failed for sure only if it was never sent, or if the server answered with an error (in the words of SDKs) or
 // a status of HTTP that it can only give before it executes a tool. Every other end of a call that was begun is
 // unknown: a lost connection, a dead process, a time that is over, an error of the server's own,
-// and a result with isError, since servers report a time-out behind them in that way.
+// and a result with isError, since servers report a time-out behind them in that way. Without isError a
+// result shows that the call was executed, unless it says itself that it failed and a script made the call.
+// The owner of a tool may say what its results mean: refused_if, applied_if.
 package mcp
 
 import (

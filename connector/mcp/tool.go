@@ -159,18 +159,16 @@ func (t *tool) Mutate(ctx context.Context, m keep.Mutation) (connector.Receipt, 
 	if a, ok := ctx.Value(answerKey{}).(*Answer); ok && err == nil {
 		a.Result, a.Error = ans.Result, ans.Error
 	}
-	if f := t.server.failure(t.p.Tool, ans, err); f != nil {
-		if f.Code == CodeToolError && t.p.ErrorsRefused && !strings.Contains(f.Message, outputError) {
-			f.Class = keep.ClassLogic
-		}
+	f := t.server.failure(t.p.Tool, ans, err)
+	if f == nil || f.Code == CodeToolError {
+		f = t.says(ans.Result, f)
+	}
+	if f != nil {
 		f.Tool = keep.ToolName(t.server.Name() + "." + t.spec.Name)
 		return connector.Receipt{}, f
 	}
 	return t.receipt(ans.Result), nil
 }
-
-// outputError is how SDKs say that what a tool made of a call does not fit its schema: the call was executed.
-const outputError = "Output validation error"
 
 type metaKey struct{}
 
