@@ -24,7 +24,7 @@ type Said struct {
 
 // says returns what the result of a call proves, by the words of its owner; nil: it was executed. failed is what isError says of it; nil: it has none.
 //
-// Many servers answer an error as they answer all else. A script would go on as if the call had been made, so a result that says
+// Many servers answer an error as they answer all else. A script would continue as if the call had been made, so a result that says
 // itself that it failed shows nothing, unless the owner says what it means; an agent reads it.
 func (t *tool) says(result json.RawMessage, failed *keep.Failure) *keep.Failure {
 	body, err := bodyOf(result)

@@ -279,7 +279,7 @@ var lawsBreaks = []Break{
 	{"part-of-a-list-is-complete", "witnessed", "connector/httpapi/reconcile.go",
 		`r.isWhole = !p.more`, `r.isWhole = true`, "./connector/httpapi -run TestLookupInPages"},
 	{"list-that-does-not-say-it-ends", "witnessed", "connector/httpapi/pages.go",
-		`switch more, _ := p.more.find(body); string(more) {`, `switch more, _ := p.more.find(body); strconv.FormatBool(string(more) == "true") {`, "./connector/httpapi -run TestPagesThatMayNotBeAll"},
+		`switch more, _ := p.more.Find(body); string(more) {`, `switch more, _ := p.more.find(body); strconv.FormatBool(string(more) == "true") {`, "./connector/httpapi -run TestPagesThatMayNotBeAll"},
 	{"more-and-nowhere-is-the-end", "witnessed", "connector/httpapi/pages.go",
 		`case err != nil || p.more != nil && !goesOn:`, `case false && err != nil:`, "./connector/httpapi -run TestPagesThatMayNotBeAll"},
 	{"pack-claims-a-level", "once", "cmd/keep/internal/config/pack.go",
