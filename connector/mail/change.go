@@ -380,8 +380,11 @@ func (t *flagger) Mutate(ctx context.Context, m keep.Mutation) (connector.Receip
 	}
 	found, err = b.peek(f.id.UID)
 	switch {
-	case err != nil, found == nil:
-		return connector.Receipt{}, t.a.failf("flag", keep.ClassUnknown, "no-answer", "the flags were set, and could not be read afterwards: %v", err)
+	case err != nil:
+		return connector.Receipt{}, t.a.failf("flag", keep.ClassUnknown, "no-answer", "the server confirmed the flags, and they could not be read afterwards: %v", err)
+	case found == nil:
+		return connector.Receipt{}, t.a.failf("flag", keep.ClassUnknown, "gone",
+			"the server confirmed the flags, and %s is gone: it was moved or deleted, as some servers do with what is marked as deleted", f.id)
 	case !f.done(found.flags):
 		return connector.Receipt{}, t.a.failf("flag", keep.ClassUnknown, "flags-differ",
 			"the server took the flags, and the mail has others: %s; it may not keep such flags", strings.Join(found.flags, ", "))

@@ -97,6 +97,26 @@ func TestMoveThatNamesNoMail(t *testing.T) {
 	}
 }
 
+// A server that removes what is marked as deleted leaves nothing to look at: the doubt says that, and not that something could not be
+// read because of nothing.
+func TestFlagOfAMailThatGoes(t *testing.T) {
+	t.Parallel()
+	var marked atomic.Bool
+	s := serve(t, &scripted{instead: map[string]write{
+		"STORE": func(io.Writer, string) error { marked.Store(true); return nil },
+		"FETCH": func(w io.Writer, tag string) error {
+			if marked.Load() {
+				return nil
+			}
+			return lines("* 1 FETCH (UID 1 FLAGS () "+looked+" {35}\r\nMessage-ID: <other@example.com>\r\n\r\n)\r\n")(w, tag)
+		},
+	}}, imapSession)
+	_, err := mutate(t, open(t, s.cfg(t)), "flag", "t", `{"id":"INBOX;7;1","add":["deleted"]}`)
+	if f := failure(t, err); f.Class != keep.ClassUnknown || !strings.Contains(f.Message, "INBOX;7;1 is gone") || strings.Contains(f.Message, "nil") {
+		t.Errorf("%s: %s", f.Class, f.Message)
+	}
+}
+
 // TestEachRecipientOnce sends to one mailbox that is named in several ways: a domain has no case.
 func TestEachRecipientOnce(t *testing.T) {
 	var asked atomic.Int64
