@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,26 @@ func TestHostCallsComeInOrder(t *testing.T) {
 	wantWaiting := []string{"a.b peek kv.set", "peek kv.set crm.get", "kv.set crm.get", "crm.get odd name.x\ny", "odd name.x\ny", "publish", ""}
 	if !slices.Equal(waiting, wantWaiting) {
 		t.Errorf("waiting:\n%q, want\n%q", waiting, wantWaiting)
+	}
+}
+
+// Law bounded: a script that publishes a list without waiting for each takes memory by how long the list is, and not by its square.
+func TestCallsThatWaitAreNotCopied(t *testing.T) {
+	rt := openRuntime(t, sandbox.Config{})
+	p := mustLoad(t, rt, "t.js", handler(`await Promise.all(Array.from({ length: 5000 }, (_, i) => ctx.publish("t", { messageId: "m" + i })));`))
+	last := -1
+	host := hostFunc(func(_ context.Context, c sandbox.HostCall) (json.RawMessage, error) {
+		last = len(c.Waiting)
+		return nil, nil
+	})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := call(p, host); err != nil || last != 0 {
+		t.Fatalf("behind the last call wait %d, %v", last, err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 50 {
+		t.Errorf("5000 calls take %d MiB", took)
 	}
 }
 

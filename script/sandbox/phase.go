@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -60,9 +61,10 @@ type phase struct {
 
 	places  map[callSite]Position // that were looked up
 	queue   []request
-	issued  int  // calls, for the limit
-	waiting int  // bytes of the arguments in queue
-	loading bool // the result is a declaration
+	names   []string // of the calls in queue; what a host was shown of it does not change
+	issued  int      // calls, for the limit
+	waiting int      // bytes of the arguments in queue
+	loading bool     // the result is a declaration
 
 	begun   int      // items that the script has begun
 	scopes  int      // those of them that the host has let begin
@@ -218,7 +220,7 @@ func (p *phase) enqueue(q request) {
 	switch q.name {
 	case "item.end":
 	case "item.fail": // nothing that the item left behind is served any more
-		p.queue, p.waiting = p.queue[:0], 0
+		p.queue, p.names, p.waiting = p.queue[:0], nil, 0
 	case "publish":
 	case "item.begin":
 		// A job may have many items: each has the limits of a phase for itself,
@@ -240,7 +242,7 @@ func (p *phase) enqueue(q request) {
 		p.limit("waiting", maxWaiting, q.at, "")
 		return
 	}
-	p.queue = append(p.queue, q)
+	p.queue, p.names = append(p.queue, q), append(p.names, q.name)
 }
 
 // size returns about how many bytes the request takes.
@@ -326,7 +328,7 @@ func (p *phase) finish() ([]byte, error) {
 		switch {
 		case len(p.queue) > 0:
 			q := p.queue[0]
-			p.queue = p.queue[1:]
+			p.queue, p.names = p.queue[1:], p.names[1:]
 			p.waiting -= q.size()
 			if err := p.serve(q); err != nil {
 				return nil, err
@@ -380,7 +382,7 @@ func (p *phase) idle() error {
 		return nil
 	case p.ending:
 		end := request{name: "item.end", scope: p.scopes, at: p.begunAt}
-		p.queue = append(p.queue, end)
+		p.queue, p.names = append(p.queue, end), append(p.names, end.name)
 		p.waiting += end.size()
 		return nil
 	}
@@ -390,13 +392,7 @@ func (p *phase) idle() error {
 // serve takes a call to the host, without holding a processor, and its answer to
 // the script.
 func (p *phase) serve(q request) error {
-	c := HostCall{Name: q.name, At: q.at, Scope: q.scope, Args: q.args}
-	if len(p.queue) > 0 {
-		c.Waiting = make([]string, len(p.queue))
-		for i := range p.queue {
-			c.Waiting[i] = p.queue[i].name
-		}
-	}
+	c := HostCall{Name: q.name, At: q.at, Scope: q.scope, Args: q.args, Waiting: slices.Clip(p.names)}
 	if p.hostCtx == nil {
 		p.wall = wall.New(p.ctx, p.deadline, &LimitError{Limit: "wall", Value: int64(p.limits.Wall), At: c.At})
 		p.hostCtx, p.cancel = p.wall.Context(), p.wall.Stop
