@@ -14,6 +14,7 @@
 // off isn't one; the next write starts on a line of its own. A file that is
 // missing, or that has no line older than the call, may have been rotated since:
 // that it does not have the token shows nothing, and in the end a person is asked.
+// So it is with a file that has a line of more than 16 MiB, which is not read.
 // stdout and stderr can't be read again and are level D.
 package logsink
 
@@ -45,6 +46,9 @@ const Kind = "log"
 // settle is how long after its deadline a write that hangs in the file system
 // is waited for.
 const settle = time.Second
+
+// maxLine bounds a line with its end, in bytes. A longer one is of another program, or of a version before.
+const maxLine = 16 << 20
 
 // A Config is one connection of keep.toml.
 type Config struct {
@@ -148,6 +152,9 @@ func (s *sink) line(ctx context.Context, m keep.Mutation) ([]byte, error) {
 	raw, err := jsonval.Encode(l)
 	if err != nil {
 		return nil, s.failf(keep.ClassLogic, "bad-params", "params: %v", err)
+	}
+	if len(raw) >= maxLine {
+		return nil, s.failf(keep.ClassLogic, "too-large", "the line would have %d bytes, more than %d", len(raw), maxLine)
 	}
 	return append(raw, '\n'), nil
 }
@@ -286,13 +293,16 @@ func (f *file) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer
 		return connector.Answer{}, f.fail("open", err)
 	}
 	defer in.Close()
-	r, before, goesBack := bufio.NewReaderSize(in, 64<<10), connector.Recorded(ctx, m), false
+	r, before, goesBack, unread := bufio.NewReaderSize(in, 64<<10), connector.Recorded(ctx, m), false, false
 	for {
-		raw, err := r.ReadBytes('\n')
+		raw, long, err := readLine(ctx, r)
 		if holds(raw, m.Token) {
 			return connector.Answer{Verdict: connector.Happened, Detail: "the file has a line with the token"}, nil
 		}
-		goesBack = goesBack || isOlder(raw, before)
+		goesBack, unread = goesBack || isOlder(raw, before), unread || long
+		if errors.Is(err, io.EOF) && unread {
+			return connector.Answer{Verdict: connector.Retry, Detail: fmt.Sprintf("no line of the file has the token, and one of more than %d bytes was not read", maxLine)}, nil
+		}
 		if errors.Is(err, io.EOF) && !goesBack {
 			return connector.Answer{Verdict: connector.Retry, Detail: "no line of the file has the token, and none is older than the call: it may have been rotated"}, nil
 		}
@@ -304,6 +314,24 @@ func (f *file) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer
 		}
 		if err != nil {
 			return connector.Answer{}, f.fail("read", err)
+		}
+	}
+}
+
+// readLine returns the next line with its end, and nothing of a long one. The last one may have no end.
+func readLine(ctx context.Context, r *bufio.Reader) (line []byte, long bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if long = long || len(line)+len(part) > maxLine; long {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, long, err
+		}
+		if ctx.Err() != nil {
+			return nil, long, ctx.Err()
 		}
 	}
 }

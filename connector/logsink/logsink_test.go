@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,44 @@ func TestRotatedFile(t *testing.T) {
 	ask("the file was moved away", connector.Retry)
 	write("b")
 	ask("another file has later lines", connector.Retry)
+}
+
+// Law bounded: a line of another program has no end, and is gone through all the same, without all of it in memory. What is no line of
+// ours is not written.
+func TestLineWithoutEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	m := open(t, path)
+	if err := os.WriteFile(path, []byte(older), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 256<<20); err != nil { // the rest is zeros
+		t.Fatal(err)
+	}
+	ask := func() connector.Verdict {
+		t.Helper()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a, err := m.(connector.Reconciler).Reconcile(t.Context(), mutation("a", `{}`))
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err != nil || took > 100 {
+			t.Errorf("the lookup takes %d MiB, %v", took, err)
+		}
+		return a.Verdict
+	}
+	if v := ask(); v != connector.Retry {
+		t.Errorf("before it is written: %q, want that nobody knows what the long line is", v)
+	}
+	if _, err := m.Mutate(t.Context(), mutation("a", `{"text":"x"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if v := ask(); v != connector.Happened {
+		t.Errorf("after it is written: %q", v)
+	}
+	_, err := m.Mutate(t.Context(), mutation("b", `{"text":"`+strings.Repeat("x", 16<<20)+`"}`))
+	var f *keep.Failure
+	if !errors.As(err, &f) || f.Class != keep.ClassLogic {
+		t.Errorf("a line of 16 MiB: %v", err)
+	}
 }
 
 func TestFailuresAreDefinite(t *testing.T) {
