@@ -80,6 +80,7 @@ type (
 		Workflow keep.WorkflowName `query:"workflow"`
 		Run      keep.RunID        `query:"run"`
 		All      bool              `query:"all" doc:"also those that are answered"`
+		Closed   bool              `query:"closed" doc:"only those that were answered, or no longer apply, whatever all says"`
 		Made
 		Text string `query:"q" maxLength:"200" doc:"beginnings of words of the title, of the question, of what was attempted, or of why; a page may have fewer rows than it could, and a next"`
 	}
@@ -186,7 +187,7 @@ func countOf[F interface{ Bounded() bool }, S ~string](ctx context.Context, s *S
 
 func (f EscalationQuery) filter(now time.Time) (keep.EscalationFilter, error) {
 	made, err := f.in(now)
-	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All, Made: made}, err
+	return keep.EscalationFilter{Workflow: f.Workflow, Run: f.Run, Open: !f.All && !f.Closed, Closed: f.Closed, Made: made}, err
 }
 
 // questionStep is how many questions are read at once: each has the payload that a person is asked to approve (law: bounded).

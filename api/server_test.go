@@ -369,8 +369,13 @@ func TestConfirmation(t *testing.T) {
 	w.ask("ann viewer", "GET", question, "").want(t, 200, `"decision":null`)
 	list := api.Prefix + "/escalations?all=true"
 	w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":null`, `"closed_at":null`)
+	closed := api.Prefix + "/escalations?closed=true"
+	w.ask("ann viewer", "GET", closed, "").want(t, 200, `"items":[]`)
 	w.ask("ann operator", "POST", question+"/decision", `{"action":"did-not-happen","confirm":true}`).want(t, 200, `"by":"ann"`)
-	w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":{"action":"did-not-happen","by":"ann","from":"api"`, `"closed_at":"20`)
+	for _, list := range []string{list, closed} {
+		w.ask("ann viewer", "GET", list, "").want(t, 200, `"decision":{"action":"did-not-happen","by":"ann","from":"api"`, `"closed_at":"20`)
+	}
+	w.ask("ann viewer", "GET", api.Prefix+"/escalations", "").want(t, 200, `"items":[]`)
 }
 
 // A person says that a call happened, and with which result: null is one, nothing is not.

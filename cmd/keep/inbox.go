@@ -20,19 +20,22 @@ import (
 	"github.com/keep-run/keep/host/feed"
 )
 
-// inboxCmd lists, shows and decides questions. Only open ones are listed; show
-// finds the others too.
+// inboxCmd lists, shows and decides questions.
 func (a *app) inboxCmd() *cobra.Command {
 	list := func() *cobra.Command {
+		var closed bool
 		return listCmd(a, "", "Open questions and what you can do about them", listing[api.Answered]{
 			header: []string{"QUESTION", "WORKFLOW", "KIND", "SINCE", "ACTIONS", "ABOUT"},
+			flags: func(cmd *cobra.Command) {
+				cmd.Flags().BoolVar(&closed, "closed", false, "those that were answered, or no longer apply; ACTIONS says how each ended")
+			},
 			fetch: func(ctx context.Context, c *api.Client, f listFlags, p api.Paging) (api.Page[api.Answered], error) {
-				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow), Made: f.made(), Text: f.text}, p)
+				return c.Escalations(ctx, api.EscalationQuery{Workflow: keep.WorkflowName(f.workflow), Closed: closed, Made: f.made(), Text: f.text}, p)
 			},
 			words: "titles, questions, what was attempted, and why",
 			row: func(q api.Answered) []string {
 				return []string{string(q.ID), string(q.Workflow), string(q.Kind), a.At(q.CreatedAt),
-					actionNames(q.Actions), terminal.CutTo(terminal.Clean(cmp.Or(terminal.OrEmpty(q.Title), q.Question)), terminal.MaxTitle)}
+					actionsOf(q), terminal.CutTo(terminal.Clean(cmp.Or(terminal.OrEmpty(q.Title), q.Question)), terminal.MaxTitle)}
 			},
 			key: func(q api.Answered) string { return string(q.ID) }, kinds: []feed.Kind{feed.Escalation},
 		})
@@ -64,6 +67,17 @@ func (a *app) printQuestion(ctx context.Context, c *api.Client, q api.Answered) 
 		fmt.Fprintf(a.Out, "  %s %s, since it no longer applied\n", a.OutInk.Dim("closed:"), a.At(*q.ClosedAt))
 	}
 	return a.printTold(ctx, c, q.ID)
+}
+
+// actionsOf returns what a person can do about a question, or how it ended.
+func actionsOf(q api.Answered) string {
+	switch {
+	case q.Decision != nil:
+		return fmt.Sprintf("%s by %s", q.Decision.Action, terminal.Clean(q.Decision.By))
+	case q.ClosedAt != nil:
+		return "no longer applied"
+	}
+	return actionNames(q.Actions)
 }
 
 // actionNames returns what a person can type after keep inbox do ID.

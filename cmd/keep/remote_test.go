@@ -409,7 +409,7 @@ func TestLocalAndRemote(t *testing.T) {
 		is("trigger", "none"), is("trigger", "mail"), is("trigger", "mail", "create"), is("trigger", "mail", "none"), is("trigger", "remind"), is("trigger", "quiet"),
 		is("publish", "none", "t", "{}"), is("publish", "quiet", "none", "{}"), is("publish", "quiet", "t", "x"), is("publish", "mail", "left", "--id", "c2", "{}"),
 		is("inbox", "do", question, "approve"), is("inbox", "do", question, "nonsense"), is("inbox", "do", "none", "skip"),
-		is("inbox", "do", question, "skip", "--note", "looked"), is("inbox", "show", question),
+		is("inbox", "do", question, "skip", "--note", "looked"), is("inbox", "show", question), is("inbox", "--closed"),
 		is("inputs", "skip", input, "none"), is("inputs", "skip", input), is("inputs", "skip", input, other),
 		is("runs", "cancel", run), is("runs", "cancel", "none", "--yes"), is("runs", "retry", run), is("runs", "retry", run, "--now"), is("runs", "retry", run, "--now", "--dry-run"),
 		is("events", "skip", "mail", "left", "c1"), is("events", "skip", "mail", "left", "c2", "none"), is("events", "skip", "mail", "left", "c2"),
