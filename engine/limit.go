@@ -370,6 +370,16 @@ func (a *actor) withdrawLeft(ctx context.Context, r keep.Run) error {
 	return nil
 }
 
+// withdrawFormer closes the questions about the connection that a call was recorded under, if it has another name now:
+// nothing else looks at the outage of a name that no call has any more.
+func (a *actor) withdrawFormer(ctx context.Context, recorded keep.ToolName) error {
+	now, was := a.e.gate(recorded), recorded.Connection()
+	if now == nil || now.name == was {
+		return nil
+	}
+	return a.e.gateOf(was).withdrawLeft(ctx, "")
+}
+
 // withdrawLeft closes the questions about the connection unless its service is down, and then the
 // one with that id if another one is asked.
 func (g *gate) withdrawLeft(ctx context.Context, id keep.EscalationID) error {

@@ -312,6 +312,43 @@ func TestAConnectionIsRenamedWhileItIsDown(t *testing.T) {
 	}
 }
 
+// So it is if what waits for it is a call in doubt, whose run continues when its lookup finds it.
+func TestAConnectionIsRenamedWhileADoubtWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		name, was := "svc", ""
+		w.connect = func() []connector.Connection {
+			c := w.service.connection()
+			c.Name, c.Was = name, strings.Fields(was)
+			return []connector.Connection{c}
+		}
+		w.service.loseTheAnswer()
+		w.service.onAsk = func(int) (connector.Verdict, error) {
+			return "", keep.Failf(keep.ClassTransient, "refused", "connection refused")
+		}
+		w.policy.Outage.After = 2
+		w.deploy()
+		w.publish("in", "a")
+		w.runUntil(10 * time.Minute)
+		if q := w.questions(); len(q) == 0 || q[0].Kind != keep.AskConnection || q[0].Connection != "svc" {
+			t.Fatalf("questions %+v, want one about svc", q)
+		}
+		w.service.onAsk = nil
+		name, was = "crm", "svc"
+		w.run()
+		if m := w.newest(); m.State != keep.Applied || w.service.calls != 1 {
+			t.Errorf("the record is %s after %d calls", m.State, w.service.calls)
+		}
+		if q := w.questions(); len(q) != 0 {
+			t.Errorf("still asked: %+v", q)
+		}
+		g, err := w.store.Gate(t.Context(), "svc")
+		if err != nil || strings.Contains(string(g.State), "shut") {
+			t.Errorf("the connection of before is %s, %v", g.State, err)
+		}
+	})
+}
+
 // What is asked about a call counts the lookups that were made, and not those for which its connection had no room. Law explained.
 func TestLookupWithoutARoomIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -195,6 +195,9 @@ func (a *actor) ask(ctx context.Context, o schedule.Open) error {
 		a.askLater(o.Run.ID, until)
 		return nil
 	}
+	if err := a.withdrawFormer(ctx, x.mut.Tool); err != nil {
+		return err
+	}
 	now := a.e.Now()
 	x.sawLookup(began, fact)
 	x.mut = doubt
