@@ -138,13 +138,28 @@ func (c *exchange) find(ctx context.Context) (key.Record, error) {
 	return other, nil
 }
 
+// claimAt returns the claim with the fingerprint that rec can be compared with: its route may have had another Form when
+// it was made, and a retry of then is no other request for that.
+func (c *exchange) claimAt(rec key.Record) key.Claim {
+	claim := c.claim
+	for _, form := range []key.Form{{}, {CanonicalJSON: true}} {
+		if rec.Fingerprint == claim.Fingerprint || rec.Fingerprint == key.Any || key.Free(rec, c.g.clock.now()) {
+			break
+		}
+		if f := fingerprint(c.r, c.body, form); f == rec.Fingerprint {
+			claim.Fingerprint = f
+		}
+	}
+	return claim
+}
+
 // follow does what the law says about rec. It reports whether the call is over; if
 // not, the record is to be looked at again.
 func (c *exchange) follow(rec key.Record) (over bool) {
 	now := c.g.clock.now()
 	c.begun = c.begun || !key.Free(rec, now)
 	_, here := c.g.executing.Load(rec.Fence)
-	switch key.Classify(rec, c.claim, now) {
+	switch key.Classify(rec, c.claimAt(rec), now) {
 	case key.Run:
 		if c.claim.ID == c.claim.Former { // which is over now: others take the name of their own
 			c.claim = c.own

@@ -406,7 +406,7 @@ func (c *exchange) withhold(a *response, err error) {
 		c.outcomeUnknown(c.claim.ID, http.StatusServiceUnavailable).ServeHTTP(c.w, c.r)
 		return
 	}
-	switch key.Classify(rec, c.claim, c.g.clock.now()) {
+	switch key.Classify(rec, c.claimAt(rec), c.g.clock.now()) {
 	case key.Replay:
 		c.replay(rec)
 	case key.NoBody:

@@ -175,7 +175,7 @@ func (g *Guard) hostOf(r *http.Request) string { return cmp.Or(g.cfg.Host, r.Hos
 
 // claim returns what a request with a body takes a key for.
 func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) key.Claim {
-	f := key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), body, rt.Form)
+	f := fingerprint(r, body, rt.Form)
 	c := key.Claim{
 		ID: key.NewID(host, caller, name), Former: key.FormerID(caller, name), Host: shownHost(host),
 		Key: name, Caller: hashCaller(caller), Method: r.Method, Path: shownPath(r), Fingerprint: f, Atomic: rt.Atomic, TTL: rt.TTL,
@@ -189,6 +189,11 @@ func (rt *route) claim(r *http.Request, host, name, caller string, body []byte) 
 		c.Alias = key.NewAlias(host, holder, name, f)
 	}
 	return c
+}
+
+// fingerprint returns the hash of what a request asks for.
+func fingerprint(r *http.Request, body []byte, form key.Form) key.Fingerprint {
+	return key.NewFingerprint(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type"), body, form)
 }
 
 // shownHost returns what a record keeps of a host, for people: text that every store takes, and bounded.

@@ -2,11 +2,13 @@ package idempotency_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/keep-run/keep/idempotency"
+	"github.com/keep-run/keep/law/key"
 )
 
 func to(method, path string) func(*http.Request) {
@@ -161,5 +163,39 @@ func TestOriginOfARuleWithAMethod(t *testing.T) {
 	w.problem(got, 400, idempotency.KindKeyInvalid)
 	if allowed := got.Header().Get("Access-Control-Allow-Origin"); allowed != "https://page.example" {
 		t.Errorf("the refusal allows %q", allowed)
+	}
+}
+
+// A record is compared as its route compared bodies when it was made: a retry of then is none of another request because
+// keep.toml says something else of bodies now.
+func TestARuleOfBodiesThatChanges(t *testing.T) {
+	t.Parallel()
+	raw, canonical := key.Form{}, key.Form{CanonicalJSON: true}
+	ignoring := key.Form{IgnoreFields: []string{"sent_at"}}
+	for _, test := range []struct {
+		then, now   key.Form
+		first, same string
+		other       string // another request by the rule of then
+	}{
+		{raw, canonical, `{"a":1}`, `{"a":1}`, `{"a": 1}`},
+		{raw, ignoring, `{"a":1,"sent_at":1}`, `{"a":1,"sent_at":1}`, `{"a":1,"sent_at":2}`},
+		{canonical, raw, `{"a":1}`, `{"a": 1}`, `{"a":2}`},
+		{canonical, ignoring, `{"a":1,"sent_at":1}`, `{"sent_at":1, "a":1}`, `{"a":1,"sent_at":2}`},
+	} {
+		w := newWorld(t, rule(idempotency.Rule{Form: test.then}), nil)
+		body := func(text string) func(*http.Request) {
+			return func(r *http.Request) {
+				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
+				r.Header.Set("Content-Type", "application/json")
+			}
+		}
+		first := w.do(with("k", body(test.first)))
+		guard, err := idempotency.New(w.store, rule(idempotency.Rule{Form: test.now}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.h = guard.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is executed again") }))
+		w.replayed(first, w.do(with("k", body(test.same))))
+		w.problem(w.do(with("k", body(test.other))), 422, idempotency.KindKeyReused)
 	}
 }

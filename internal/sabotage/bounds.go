@@ -513,6 +513,8 @@ var boundsBreaks = []Break{
 		`if q.Kind == keep.AskConnection && q.Connection == g.name {`, `if false {`, "./engine -run TestOutageCostsProbesAndOneQuestion"},
 	{"limit-is-that-of-before", "bounded", "engine/ticket.go",
 		`if r, configured := g.e.tools.limits(g.name); configured {`, `if r, configured := g.e.tools.limits(g.name); configured && false {`, "./engine -run TestALimitChangesMeanwhile"},
+	{"renamed-under-a-doubt-stays-down", "bounded", "engine/reconcile.go",
+		`a.withdrawFormer(ctx, x.mut.Tool)`, `error(nil)`, "./engine -run TestAConnectionIsRenamedWhileADoubtWaitsForIt"},
 	{"renamed-stays-down", "bounded", "engine/limit.go",
 		`case !configured:`, `case !configured && false:`, "./engine -run TestAConnectionIsRenamed"},
 	{"mailbox-answers-without-end", "bounded", "connector/mail/answer.go",

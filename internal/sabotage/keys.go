@@ -17,6 +17,8 @@ var keysBreaks = []Break{
 		`case ofOwner(f.Evidence) && (from == absent || f.Fence != r.Fence):`, `case ofOwner(f.Evidence) && from == absent:`, "./law/key"},
 	{"guard-other-body-replays", "once", "law/key/classify.go",
 		`case r.Fingerprint != c.Fingerprint && r.Fingerprint != Any:`, `case false:`, "./law/key"},
+	{"guard-retry-of-another-rule-is-another-request", "once", "idempotency/call.go",
+		`switch key.Classify(rec, c.claimAt(rec), now) {`, `switch key.Classify(rec, c.claim, now) {`, "./idempotency -run TestARuleOfBodiesThatChanges"},
 	{"guard-renewed-token-runs", "once", "idempotency/guard.go",
 		`if (rt.callerMayChange || holder != "") && !c.Repeatable {`, `if false {`, "./idempotency -run TestGuard/renewed_token"},
 	{"api-renewed-token-runs", "once", "api/once.go",
