@@ -270,6 +270,16 @@ func (d Definition) FirstNamed(kind Kind, first string) (Handler, bool) {
 	return Handler{}, false
 }
 
+// Reader returns the first consumer of d that reads one of the topics.
+func (d Definition) Reader(topics ...TopicName) (Handler, bool) {
+	for _, h := range d.Handlers {
+		if slices.ContainsFunc(topics, func(t TopicName) bool { return slices.Contains(h.Subscribe, t) }) {
+			return h, true
+		}
+	}
+	return Handler{}, false
+}
+
 // HasTopic reports whether the topic is declared.
 func (d Definition) HasTopic(t TopicName) bool { return slices.Contains(d.Topics, t) }
 

@@ -381,9 +381,12 @@ func (a *actor) loadOpen(ctx context.Context) error {
 		}
 		o.Doubt = a.e.dueByTool(o.Doubt)
 		a.e.meetKey(o.Doubt)
-		h, _, err := a.successor(ctx, run)
+		h, carried, err := a.successor(ctx, run)
 		if err != nil {
 			return err
+		}
+		if !carried {
+			h, _ = schedule.ReaderOf(a.current.Definition, run)
 		}
 		o.By = h.Name
 		open = append(open, o)

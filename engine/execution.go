@@ -204,11 +204,14 @@ func (x *execution) remember(state *keep.HandlerState) {
 	}
 }
 
-// calledNow returns the name that the handler of the run has in the current version; empty: it has none.
+// calledNow returns the name of the handler of the current version that carries on with the run, or reads its events; empty: there is none.
 func (x *execution) calledNow() keep.HandlerName {
 	h, ok := x.a.current.Definition.Carrier(x.run.Kind, x.run.Handler)
 	if !ok {
-		h, _ = x.a.current.Definition.FirstNamed(x.run.Kind, x.def.ItemsOf())
+		h, ok = x.a.current.Definition.FirstNamed(x.run.Kind, x.def.ItemsOf())
+	}
+	if !ok {
+		h, _ = schedule.ReaderOf(x.a.current.Definition, x.run)
 	}
 	return h.Name
 }

@@ -213,10 +213,10 @@ func (a *actor) holder(h keep.Handler, ev keep.Event, lane keep.Lane, but keep.R
 	return "", false
 }
 
-// isOf reports whether a run is one of a handler: the current version carries on with it by that one, or has none for it
-// any more, so that its own version does.
+// isOf reports whether a run is one of a handler: the current version carries on with it by that one or reads its events by
+// it, or the handler is that of an earlier version, which began both.
 func isOf(o schedule.Open, h keep.Handler) bool {
-	return o.By == h.Name || o.By == "" && o.Run.Handler == h.Name
+	return o.By == h.Name || o.Run.Handler == h.Name
 }
 
 // sameKey reports whether two lanes of one consumer are of the same order key, by whichever names that it had.

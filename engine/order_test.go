@@ -156,6 +156,45 @@ func TestOrderKeyRenamed(t *testing.T) {
 	})
 }
 
+// A consumer that has another name, and does not say so, waits for the runs of the one that read its events before, which the version that
+// began them finishes: the key is that of the events. Where it orders all of them, the workflow waits.
+func TestOrderKeyRenamedInSilence(t *testing.T) {
+	for _, now := range []keep.Order{keep.OrderKey, keep.OrderAll} {
+		synctest.Test(t, func(t *testing.T) {
+			w, sent := newOrdered(t, keep.OrderKey)
+			w.failCalls(1)
+			w.deploy()
+			w.publish("in", "a1", "b1", "a2")
+			w.run()
+			h := &w.def.Handlers[0]
+			for _, f := range []string{"key", "prepare", "mutate", "next"} {
+				w.script["consumers.handle."+f] = w.script["consumers.act."+f]
+			}
+			h.Name, h.Order = "handle", now
+			w.deploy()
+			w.publish("in", "b2", "a3")
+			w.run()
+			before := "a1 b1 b2"
+			if now == keep.OrderAll {
+				before = "a1 b1"
+			}
+			wantSent(t, sent, before)
+			if err := w.decide(keep.DidNotHappen); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+			if now == keep.OrderAll {
+				wantSent(t, sent, "a1 b1 a1 a2 b2 a3")
+			} else {
+				wantSent(t, sent, "a1 b1 b2 a1 a2 a3")
+			}
+			if n, got := w.service.total(), w.open(); n != 5 || got != nil {
+				t.Errorf("%d effects and open runs %q; want 5 and none", n, got)
+			}
+		})
+	}
+}
+
 // Without an order a doubt holds up its own event alone.
 func TestOrderNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -180,9 +180,12 @@ func holding(def keep.Definition, ev keep.Event, open []*Run) []*Run {
 	})
 }
 
-// carriedBy reports whether the handler of a name carries on with a run.
+// carriedBy reports whether the handler of a name carries on with a run, or reads the events of one that none carries on with.
 func carriedBy(def keep.Definition, r *Run, name keep.HandlerName) bool {
 	h, ok := def.Carrier(r.Kind, r.Handler)
+	if !ok {
+		h, ok = schedule.ReaderOf(def, r.Run)
+	}
 	return ok && h.Name == name
 }
 

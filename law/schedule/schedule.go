@@ -62,7 +62,8 @@ type Open struct {
 	Run   keep.Run
 	Doubt keep.Mutation // its mutation; zero: none
 
-	// By is the handler of the current version that carries on with it; empty: none does.
+	// By is the handler of the current version that carries on with it, or else, of a consumer, the one that reads the
+	// topic of its events now, and so has to wait for it as the one before; empty: there is none.
 	By keep.HandlerName
 
 	// Strict: the current version declares the handler with another order than that
@@ -77,7 +78,25 @@ type Open struct {
 // IsStrict reports whether a version orders all events of the consumer of a run, whatever the lane of that is.
 func IsStrict(def keep.Definition, r keep.Run) bool {
 	h, ok := def.Carrier(r.Kind, r.Handler)
+	if !ok {
+		h, ok = ReaderOf(def, r)
+	}
 	return ok && h.Kind == keep.Consumer && h.Order == keep.OrderAll
+}
+
+// ReaderOf returns the consumer of a version that reads the topic of the events of a run.
+func ReaderOf(def keep.Definition, r keep.Run) (keep.Handler, bool) {
+	if r.Kind != keep.Consumer {
+		return keep.Handler{}, false
+	}
+	topics := make([]keep.TopicName, 0, 1+len(r.Reservations))
+	if r.Trigger.Topic != "" {
+		topics = append(topics, r.Trigger.Topic)
+	}
+	for _, list := range r.Reservations {
+		topics = append(topics, list.Topic)
+	}
+	return def.Reader(topics...)
 }
 
 // MaxOpen is how many runs of a workflow may be unfinished before its ordered consumers
