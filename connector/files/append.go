@@ -143,10 +143,10 @@ func (c *change) finish(r record) error {
 		return c.saveOutcome(lostPrefix, r)
 	case len(tail) == 0 && len(r.Text) > 0:
 		return nil // the file has its old size
-	case len(tail) < len(r.Text):
-		if _, err := c.extend(r.Name, r.Text[len(tail):]); err != nil {
-			return err
-		}
+	}
+	// If nothing is left to add, it is flushed at least: the process may have died before it did that, and the mark outlives a loss of power.
+	if _, err := c.extend(r.Name, r.Text[len(tail):]); err != nil {
+		return err
 	}
 	return c.saveOutcome(markPrefix, r)
 }

@@ -194,6 +194,34 @@ func TestTornAppend(t *testing.T) {
 	}
 }
 
+// What was appended whole, by a process that was killed before it flushed it, is flushed before the mark says for ever that it happened:
+// it would be lost with the power.
+func TestWholeAppendIsFlushed(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	plant(t, root, map[string]string{"sub/f.txt": "old\n"})
+	kill(t, root, "append", "noted")
+	plant(t, root, map[string]string{"sub/f.txt": "old\nnew t1\n"})
+	conn := open(t, files.Config{Root: root})
+	marks := func() int {
+		all, err := filepath.Glob(filepath.Join(root, ".keep", "mark*"))
+		if err != nil {
+			t.Error(err)
+		}
+		return len(all)
+	}
+	flushed := -1 // marks at the flush
+	files.OnStep(conn, func(point string) {
+		if point == "extended" {
+			flushed = marks()
+		}
+	})
+	a, err := tool(t, conn, "append").(connector.Reconciler).Reconcile(t.Context(), mutation("t1"))
+	if err != nil || a.Verdict != connector.Happened || flushed != 0 || marks() != 1 {
+		t.Errorf("reconcile = %q, %v; at the flush there were %d marks, want 0, and then %d", a.Verdict, err, flushed, marks())
+	}
+}
+
 // Law doubt-is-not-failure: a new file that a consumer took away after the crash may have had the text.
 func TestAppendToAFileThatWasTakenAway(t *testing.T) {
 	for _, point := range []string{"noted", "appended"} {

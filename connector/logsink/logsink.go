@@ -297,6 +297,9 @@ func (f *file) Reconcile(ctx context.Context, m keep.Mutation) (connector.Answer
 	for {
 		raw, long, err := readLine(ctx, r)
 		if holds(raw, m.Token) {
+			if err := regular.Sync(in); err != nil { // who wrote it may have died before it was flushed
+				return connector.Answer{}, f.fail("flush", err)
+			}
 			return connector.Answer{Verdict: connector.Happened, Detail: "the file has a line with the token"}, nil
 		}
 		goesBack, unread = goesBack || isOlder(raw, before), unread || long

@@ -127,6 +127,28 @@ func IsUTF16(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff"))
 }
 
+// Sync makes what is in a file that Open opened durable, whoever wrote it.
+func Sync(f *os.File) error {
+	err := f.Sync()
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	w, err := os.OpenFile(f.Name(), os.O_WRONLY, 0) // Windows flushes by a handle that may write
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	is, err := w.Stat()
+	was, err2 := f.Stat()
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	if !os.SameFile(is, was) {
+		return &Error{f.Name(), "was replaced meanwhile", fs.ErrNotExist}
+	}
+	return w.Sync()
+}
+
 // SyncDir makes the names in a directory durable, where the system can.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {

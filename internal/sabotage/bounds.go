@@ -133,6 +133,11 @@ var boundsBreaks = []Break{
 		` && !slices.ContainsFunc(was[t], now.Covers)`, ``, "./host -run TestTakenUnderAnotherName"},
 	{"deploy-knows-no-former-names", "permitted", "host/load.go",
 		`c.Was = h.formerNames()`, `c.Was = nil`, "./host -run TestTakenUnderAnotherName"},
+	{"append-that-is-found-is-not-flushed", "nothing-lost", "connector/files/append.go",
+		`if _, err := c.extend(r.Name, r.Text[len(tail):]); err != nil {`, `if len(tail) == len(r.Text) {
+	} else if _, err := c.extend(r.Name, r.Text[len(tail):]); err != nil {`, "./connector/files -run TestWholeAppendIsFlushed"},
+	{"line-that-is-found-is-not-flushed", "nothing-lost", "connector/logsink/logsink.go",
+		`if err := regular.Sync(in); err != nil {`, `if err := regular.Sync(in); false && err != nil {`, "./connector/logsink -run TestLineThatIsNotFlushed"},
 	{"mcp-result-that-failed-is-a-success", "doubt-is-not-failure", "connector/mcp/says.go",
 		`!t.whole && echo.Fails(fields)`, `false && echo.Fails(fields)`, "./connector/mcp -run TestResultThatSaysThatItFailed"},
 	{"mcp-refusal-is-not-read", "doubt-is-not-failure", "connector/mcp/says.go",
