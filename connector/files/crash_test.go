@@ -194,7 +194,7 @@ func TestTornAppend(t *testing.T) {
 	}
 }
 
-// What was appended whole, by a process that was killed before it flushed it, is flushed before the mark says for ever that it happened:
+// What was appended whole, by a process that was killed before it flushed it, is flushed before the mark says from then on that it happened:
 // it would be lost with the power.
 func TestWholeAppendIsFlushed(t *testing.T) {
 	t.Parallel()
