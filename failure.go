@@ -94,6 +94,9 @@ const (
 	// CodeBudget means that a budget has no room for the call.
 	CodeBudget = "budget"
 
+	// CodeAlreadyDone means that an equal call happened, or may have, whose identity is applied once.
+	CodeAlreadyDone = "already-done"
+
 	// CodeBudgetAmount means that it is not known what the call counts in a budget.
 	CodeBudgetAmount = "budget-amount"
 

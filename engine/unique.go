@@ -121,7 +121,7 @@ func (x *execution) treated(ctx context.Context, key keep.MutationKey) error {
 // and the ledger has no record of it.
 func (x *execution) askAlreadyDone(ctx context.Context, e *rivalError) error {
 	now, c, m := x.e.Now(), e.call, e.rival
-	f := &keep.Failure{Class: keep.ClassPrecondition, Code: "already-done", Tool: c.Tool, At: x.callAt, Message: e.Error()}
+	f := &keep.Failure{Class: keep.ClassPrecondition, Code: keep.CodeAlreadyDone, Tool: c.Tool, At: x.callAt, Message: e.Error()}
 	was, when := "was already done", "applied at "+m.UpdatedAt.UTC().Format("2006-01-02 15:04:05 UTC")
 	if !m.State.Happened() {
 		was, when = "may have been done already", "of which it is not known whether it happened ("+string(m.State)+")"

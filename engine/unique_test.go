@@ -299,3 +299,51 @@ func TestUniqueInTwoLanes(t *testing.T) {
 		}
 	})
 }
+
+// Who was asked because an equal call was in doubt continues when it is known that it did not happen, and is not asked any more.
+func TestUniqueBesideADoubtThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := newOrdered(t, keep.OrderKey)
+		w.service.unique = true
+		w.service.onCall = func(n int) (bool, error) {
+			return n > 2, map[int]error{1: errReset, 2: keep.Failf(keep.ClassLogic, "http-400", "refused")}[n]
+		}
+		w.script["consumers.act.mutate"] = func(c *call) any {
+			c.do("svc.create", map[string]any{"id": "same"})
+			return nil
+		}
+		w.deploy()
+		w.publish("in", "a1", "b1")
+		settled := func() (kinds []keep.EscalationKind) {
+			w.runUntil(time.Minute)
+			e := w.engine()
+			if err := e.SettleRivals(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.runEngine(e, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			for _, q := range w.questions() {
+				kinds = append(kinds, q.Kind)
+			}
+			slices.Sort(kinds)
+			return kinds
+		}
+		if got := settled(); !slices.Equal(got, []keep.EscalationKind{keep.AskAlreadyDone, keep.AskUnknownOutcome}) || w.service.calls != 1 {
+			t.Fatalf("questions %q after %d calls, want both after 1 (law: once)", got, w.service.calls)
+		}
+		for _, q := range w.questions() {
+			if q.Kind == keep.AskUnknownOutcome {
+				if err := w.engine().Decide(t.Context(), q.ID, keep.Decision{Action: keep.DidNotHappen, By: "ann"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := settled(); !slices.Equal(got, []keep.EscalationKind{keep.AskLogic}) || w.service.calls != 3 || w.service.total() != 1 {
+			t.Errorf("questions %q after %d calls and %d effects, want one about a1 after 3 and 1", got, w.service.calls, w.service.total())
+		}
+		if out := w.event("out", "out:b1"); string(out.Payload) != `{"status":"applied"}` {
+			t.Errorf("next was given %s, want applied", out.Payload)
+		}
+	})
+}

@@ -13,7 +13,7 @@ import (
 	"github.com/keep-run/keep/law/budget"
 )
 
-// budgetsEvery is how often a host looks whether runs wait for a budget, or for a tool, about which
+// budgetsEvery is how often a host looks whether runs wait for a budget, for a tool or because of another call, about which
 // nothing is asked any more: another process answered, or the run that asked continues by itself.
 const budgetsEvery = 5 * time.Second
 
@@ -44,7 +44,7 @@ func (h *Host) settleBudgets(ctx context.Context) {
 
 // settleBudgetsOnce lets such runs continue that wait now.
 func (h *Host) settleBudgetsOnce(ctx context.Context) {
-	if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx), h.SettleUsers(ctx)); err != nil && ctx.Err() == nil {
+	if err := errors.Join(h.SettleBudgets(ctx), h.SettleBreakers(ctx), h.SettleRivals(ctx), h.SettleUsers(ctx)); err != nil && ctx.Err() == nil {
 		h.log.WarnContext(ctx, "look for what waits for a person", "err", err)
 	}
 }

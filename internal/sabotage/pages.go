@@ -150,6 +150,8 @@ var pageBreaks = []Break{
 		`hx-sync="this:queue last"`, `hx-sync="this:replace"`, "./web -run TestLivePageOfABusyHost"},
 	{"skip-of-an-input-is-undone-by-an-old-page", "once", "operator/skip.go",
 		`if Redone(events) <= redone {`, `if Redone(events) <= redone+1 {`, "./web -run TestInputIsSkippedAsItWasShown"},
+	{"equal-call-that-did-not-happen-still-asks", "explained", "operator/rival.go",
+		`err == nil && lifecycle.RivalFailed(q, m, o.now())`, `err == nil && lifecycle.RivalFailed(q, m, o.now()) && false`, "./engine -run TestUniqueBesideADoubtThatEnds"},
 	{"stop-takes-the-note-of-a-pause-away", "nothing-lost", "operator/budget.go",
 		`err := o.PauseRunning(ctx, name, d)`, `err := o.Pause(ctx, name, d)`, "./operator -run TestStopKeepsTheNoteOfAPause"},
 	{"key-is-given-free-for-the-beginning-of-a-path", "explained", "web/template/page/confirm_key.html",

@@ -385,6 +385,12 @@ func Stopped(r keep.Run) bool {
 	return r.Status == keep.StatusPerson && r.Error != nil && r.Error.Code == keep.CodeBreaker
 }
 
+// RivalFailed reports whether m, which was the reason to ask q, is known not to have happened: since q was asked, and not by
+// a clock that is ahead.
+func RivalFailed(q keep.Escalation, m keep.Mutation, now time.Time) bool {
+	return m.State == keep.Failed && m.UpdatedAt.After(q.CreatedAt) && !m.UpdatedAt.After(now)
+}
+
 // Deployed returns r as a new version of its workflow finds it, and whether the version
 // unblocks it: a run that failed by logic is tried again at once, and one that waits for an
 // approval asks again, since that was asked for another version. One whose handler was gone looks

@@ -134,7 +134,7 @@ func givenUp(run keep.Run, m keep.Mutation) bool {
 
 // rejected reports whether an attempt at a call is over since a person rejected what he was asked about it.
 func rejected(run keep.Run) bool {
-	return run.Status == keep.StatusAborted && run.Error != nil && slices.Contains([]string{"approval-needed", "already-done", keep.CodeBudget}, run.Error.Code)
+	return run.Status == keep.StatusAborted && run.Error != nil && slices.Contains([]string{"approval-needed", keep.CodeAlreadyDone, keep.CodeBudget}, run.Error.Code)
 }
 
 // Ref returns the reference of a call: the key of its record, which it has from its first run on.

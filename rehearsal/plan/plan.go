@@ -429,7 +429,7 @@ func trace(w keep.WorkflowName, r *rehearsal.Result, l *live, granted map[keep.W
 				events[keep.EventRef{Topic: e.Topic, MessageID: e.MessageID}] = guessed[run.ID]
 			}
 		}
-		if run.Error != nil && !run.Closed && run.Error.Code == "already-done" {
+		if run.Error != nil && !run.Closed && run.Error.Code == keep.CodeAlreadyDone {
 			t.done = append(t.done, fmt.Sprintf("%s: %s; a person is asked first, and nothing is sent.", run.Handler, run.Error.Message))
 		} else if run.Error != nil && !run.Closed {
 			t.errors = append(t.errors, Error{run.Handler, run.Error.Error()})
