@@ -138,6 +138,8 @@ var boundsBreaks = []Break{
 	} else if _, err := c.extend(r.Name, r.Text[len(tail):]); err != nil {`, "./connector/files -run TestWholeAppendIsFlushed"},
 	{"line-that-is-found-is-not-flushed", "nothing-lost", "connector/logsink/logsink.go",
 		`if err := regular.Sync(in); err != nil {`, `if err := regular.Sync(in); false && err != nil {`, "./connector/logsink -run TestLineThatIsNotFlushed"},
+	{"whole-text-is-folded", "bounded", "law/search/search.go",
+		`fold(truncate(word, maxFolded))`, `fold(word)`, "./law/search -run TestWordsOfAHugeText"},
 	{"mcp-result-that-failed-is-a-success", "doubt-is-not-failure", "connector/mcp/says.go",
 		`!t.whole && echo.Fails(fields)`, `false && echo.Fails(fields)`, "./connector/mcp -run TestResultThatSaysThatItFailed"},
 	{"mcp-refusal-is-not-read", "doubt-is-not-failure", "connector/mcp/says.go",

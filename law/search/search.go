@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -39,13 +40,41 @@ const (
 	MaxCount = 1_000
 )
 
-// Words returns the words of a text, folded: without case and diacritics.
-func Words(text string) []string {
-	words := strings.FieldsFunc(fold(text), func(r rune) bool {
-		return r == unicode.ReplacementChar || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
-	})
-	for i, w := range words {
-		words[i] = truncate(w)
+// maxFolded is how much of a word is folded, in bytes. What is left of so much has MaxWord bytes, unless nearly all of it is diacritics.
+const maxFolded = 16 << 10
+
+// Words returns the words of a text, folded: without case and diacritics. What nobody takes is not folded: a text may have megabytes.
+func Words(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for word := range strings.FieldsFuncSeq(text, parts) {
+			for w := range strings.FieldsFuncSeq(fold(truncate(word, maxFolded)), separates) {
+				if !yield(truncate(w, MaxWord)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// parts reports whether a text can be taken apart at a character before it is folded: it is of no word, and folded it is itself.
+func parts(r rune) bool {
+	return separates(r) && (r < utf8.RuneSelf || norm.NFD.PropertiesString(string(r)).Decomposition() == nil)
+}
+
+// separates reports whether a character is of no word.
+func separates(r rune) bool {
+	return r == unicode.ReplacementChar || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
+}
+
+// first returns the first words of texts, at most n.
+func first(n int, texts ...string) (words []string) {
+	for _, text := range texts {
+		for w := range Words(text) {
+			if len(words) == n {
+				return words
+			}
+			words = append(words, w)
+		}
 	}
 	return words
 }
@@ -68,12 +97,11 @@ func fold(text string) string {
 	}, norm.NFD.String(text))
 }
 
-// truncate shortens a word to MaxWord bytes, at a character.
-func truncate(word string) string {
-	if len(word) <= MaxWord {
+// truncate shortens a word to so many bytes, at a character.
+func truncate(word string, end int) string {
+	if len(word) <= end {
 		return word
 	}
-	end := MaxWord
 	for !utf8.RuneStart(word[end]) {
 		end--
 	}
@@ -82,10 +110,7 @@ func truncate(word string) string {
 
 // Terms returns the words that a filter's Text asks for. Without any, the filter selects
 // everything.
-func Terms(text string) []string {
-	words := Words(text)
-	return words[:min(len(words), MaxTerms)]
-}
+func Terms(text string) []string { return first(MaxTerms, text) }
 
 // A Document is what search knows of a record.
 type Document struct {
@@ -159,15 +184,7 @@ func OfQuestion(q keep.Escalation) Document {
 }
 
 // Words returns the words by which the record is found.
-func (d Document) Words() []string {
-	var words []string
-	for _, text := range d.texts {
-		if words = append(words, Words(text)...); len(words) >= MaxWords {
-			return words[:MaxWords]
-		}
-	}
-	return words
-}
+func (d Document) Words() []string { return first(MaxWords, d.texts...) }
 
 // Has reports whether each term begins a word of the record.
 func (d Document) Has(terms []string) bool {

@@ -2,9 +2,14 @@ package search_test
 
 import (
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/law/search"
@@ -25,7 +30,7 @@ func TestHas(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	got := search.Words("Ärger mit Öl_tank\u0301 a1\x00b2 😀 İ")
+	got := slices.Collect(search.Words("Ärger mit Öl_tank\u0301 a1\x00b2 😀 İ"))
 	want := []string{"arger", "mit", "ol", "tank", "a1", "b2", "i"}
 	if !slices.Equal(got, want) {
 		t.Errorf("Words = %q, want %q", got, want)
@@ -33,9 +38,69 @@ func TestWords(t *testing.T) {
 	if n := len(search.Terms(strings.Repeat("a ", 100))); n != search.MaxTerms {
 		t.Errorf("Terms returned %d words, want %d", n, search.MaxTerms)
 	}
-	long := search.Words(strings.Repeat("本", search.MaxWord))
+	long := slices.Collect(search.Words(strings.Repeat("本", search.MaxWord)))
 	if len(long) != 1 || len(long[0]) > search.MaxWord || strings.Trim(long[0], "本") != "" {
 		t.Errorf("a long word is cut to %q", long)
+	}
+}
+
+// wholeWords folds the whole text before it looks for words, as what is in older indexes was made.
+func wholeWords(text string) []string {
+	folded := strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return unicode.ToLower(unicode.ToUpper(r))
+	}, norm.NFD.String(text))
+	words := strings.FieldsFunc(folded, func(r rune) bool {
+		return r == unicode.ReplacementChar || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
+	})
+	for i, w := range words {
+		if len(w) > search.MaxWord {
+			end := search.MaxWord
+			for !utf8.RuneStart(w[end]) {
+				end--
+			}
+			words[i] = w[:end]
+		}
+	}
+	return words
+}
+
+// A text has the same words whether it is folded before or after it is taken apart.
+func TestWordsAreFoldedAlone(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		c := string(r)
+		for _, text := range []string{"x" + c + "y", c, "=" + c + "\u0338z", "a" + c + "\u0301" + c + "b"} {
+			if got, want := slices.Collect(search.Words(text)), wholeWords(text); !slices.Equal(got, want) {
+				t.Fatalf("%q has %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
+func FuzzWords(f *testing.F) {
+	f.Add("Ärger mit Öl_tank\u0301 a1\x00b2 😀 İ =\u0338")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 8<<10 || !utf8.ValidString(text) {
+			t.Skip("of a longer word the end is not folded, and no record has other texts")
+		}
+		if got, want := slices.Collect(search.Words(text)), wholeWords(text); !slices.Equal(got, want) {
+			t.Errorf("%q has %q, want %q", text, got, want)
+		}
+	})
+}
+
+// Law bounded: of a text of megabytes only what is kept of it is folded, since commits wait for that.
+func TestWordsOfAHugeText(t *testing.T) {
+	for name, text := range map[string]string{"words": strings.Repeat("Öl und Ärger ", 1<<19), "one word": strings.Repeat("Ö", 1<<22), "no word": strings.Repeat("—", 1<<21)} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		words := search.OfItem(keep.Item{Title: text}).Words()
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 256<<10 || len(words) > search.MaxWords {
+			t.Errorf("%s: %d words took %d bytes", name, len(words), took)
+		}
 	}
 }
 
