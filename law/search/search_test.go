@@ -71,10 +71,9 @@ func wholeWords(text string) []string {
 func TestWordsAreFoldedAlone(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		c := string(r)
-		for _, text := range []string{"x" + c + "y", c, "=" + c + "\u0338z", "a" + c + "\u0301" + c + "b"} {
-			if got, want := slices.Collect(search.Words(text)), wholeWords(text); !slices.Equal(got, want) {
-				t.Fatalf("%q has %q, want %q", text, got, want)
-			}
+		text := c + "=" + c + "\u0338x" + c + "\u0301" + c + "y"
+		if got, want := slices.Collect(search.Words(text)), wholeWords(text); !slices.Equal(got, want) {
+			t.Fatalf("%q has %q, want %q", text, got, want)
 		}
 	}
 }
