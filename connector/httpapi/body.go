@@ -18,7 +18,7 @@ import (
 
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // A bodyForm writes the members of a body as bytes with their content type.
@@ -38,7 +38,7 @@ func formBody(members map[string]json.RawMessage) ([]byte, string, error) {
 	var pairs []string
 	var add func(name string, raw json.RawMessage) error
 	add = func(name string, raw json.RawMessage) error {
-		if list, ok := said.Elements(raw); ok {
+		if list, ok := match.Elements(raw); ok {
 			for i, e := range list {
 				if err := add(fmt.Sprintf("%s[%d]", name, i), e); err != nil {
 					return err
@@ -205,7 +205,7 @@ func (e *eachValue) fill(v values) (json.RawMessage, error) {
 	if err != nil || len(raw) == 0 {
 		return nil, err
 	}
-	list, ok := said.Elements(raw)
+	list, ok := match.Elements(raw)
 	if !ok {
 		return nil, fmt.Errorf("param %q must be a list", e.list[0].param)
 	}

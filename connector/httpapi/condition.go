@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/keep-run/keep"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // A Condition recognises an answer by its status, a header, or a value in its JSON
@@ -29,8 +29,8 @@ type Condition struct {
 type condition struct {
 	status []int
 	header string
-	path   said.Path
-	value  said.Value
+	path   match.Path
+	value  match.Value
 	class  keep.Class
 }
 
@@ -48,10 +48,10 @@ func (b *builder) condition(key string, cfg Condition) condition {
 		b.addf(key+".header", "is not a header name")
 	}
 	var err error
-	if c.path, err = said.ParsePath(cfg.Path); cfg.Path != "" && err != nil {
+	if c.path, err = match.ParsePath(cfg.Path); cfg.Path != "" && err != nil {
 		b.addf(key+".path", "%v", err)
 	}
-	if c.value, err = said.NewValue(cfg.Equals, cfg.In, cfg.Exists); err != nil {
+	if c.value, err = match.NewValue(cfg.Equals, cfg.In, cfg.Exists); err != nil {
 		b.addf(key, "%v", err)
 	}
 	return c

@@ -9,7 +9,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // Count returns how many effects of mut the lookup shows. It sends nothing again.
@@ -45,7 +45,7 @@ func (l *lookup) countIn(a answer, mut question) int {
 	if err == nil && l.items != nil {
 		found, _ = l.items.Find(found)
 	}
-	records, listed := said.Elements(found)
+	records, listed := match.Elements(found)
 	if !listed {
 		return 1 // the answer is the one record, and it was recognised
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // This file decides what in a lookup's answer is evidence (law: witnessed). A status
@@ -191,7 +191,7 @@ func (l *lookup) matches(record json.RawMessage, v values) bool {
 		if err != nil {
 			return false
 		}
-		if list, ok := said.Elements(fieldOf(record, f.key)); ok {
+		if list, ok := match.Elements(fieldOf(record, f.key)); ok {
 			if !slices.ContainsFunc(list, func(e json.RawMessage) bool { return json.Unmarshal(e, &text) == nil && text == marker }) {
 				return false
 			}
@@ -209,7 +209,7 @@ func fieldOf(record json.RawMessage, name string) json.RawMessage {
 	if fields, err := jsonval.Fields(record); err == nil && fields[name] != nil {
 		return fields[name]
 	}
-	raw, _ := said.FieldPath(name).Find(record)
+	raw, _ := match.FieldPath(name).Find(record)
 	return raw
 }
 

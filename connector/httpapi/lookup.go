@@ -2,7 +2,7 @@ package httpapi
 
 import (
 	"fmt"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 	"maps"
 	"net/http"
 	"slices"
@@ -35,7 +35,7 @@ func (b *builder) lookup(t *tool, cfg Reconcile) *lookup {
 	}
 	b.lookupStatuses(l)
 	if cfg.Items != "" {
-		if l.items, err = said.ParsePath(cfg.Items); err != nil {
+		if l.items, err = match.ParsePath(cfg.Items); err != nil {
 			b.addf("reconcile.items", "%v", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 	"github.com/keep-run/keep/connector/once"
 	"github.com/keep-run/keep/law/grant"
 )
@@ -387,7 +387,7 @@ func (b *builder) verdicts(t *tool) {
 	}
 	for i, c := range b.cfg.RefusedIf {
 		key := fmt.Sprintf("refused_if[%d]", i)
-		if err := said.CheckClass(c.Class); c.Class != "" && err != nil {
+		if err := match.CheckClass(c.Class); c.Class != "" && err != nil {
 			b.addf(key+".class", "%v", err)
 		}
 		t.refusedIf = append(t.refusedIf, b.condition(key, c))
@@ -397,7 +397,7 @@ func (b *builder) verdicts(t *tool) {
 		status, err := strconv.Atoi(text)
 		if err != nil || status < 300 || status > 599 {
 			b.addf("statuses."+text, "is not a status from 300 to 599")
-		} else if err := said.CheckClass(b.cfg.Statuses[text]); err != nil {
+		} else if err := match.CheckClass(b.cfg.Statuses[text]); err != nil {
 			b.addf("statuses."+text, "%v", err)
 		}
 		t.statuses[status] = b.cfg.Statuses[text]

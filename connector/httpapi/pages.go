@@ -15,7 +15,7 @@ import (
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // Bounds of a list that comes in pages (law: bounded). What does not fit is left for the
@@ -39,11 +39,11 @@ const ourCursor = "keep:"
 // A pager knows how a list comes in pages.
 type pager struct {
 	style     string
-	items     said.Path
+	items     match.Path
 	param     string
-	next      said.Path // nil: from and more
-	more      said.Path
-	from      said.Path
+	next      match.Path // nil: from and more
+	more      match.Path
+	from      match.Path
 	first     int
 	size      int
 	sizeParam string
@@ -94,12 +94,12 @@ func (b *builder) pager(key string, cfg Pages) *pager {
 	}
 	for _, f := range []struct {
 		name, text string
-		to         *said.Path
+		to         *match.Path
 	}{{"items", cfg.Items, &p.items}, {"next", cfg.Next, &p.next}, {"more", cfg.More, &p.more}, {"from", cfg.From, &p.from}} {
 		if f.text == "" {
 			continue
 		}
-		path, err := said.ParsePath(f.text)
+		path, err := match.ParsePath(f.text)
 		if err != nil {
 			b.addf(key+"."+f.name, "%v", err)
 		}
@@ -273,7 +273,7 @@ func (p *pager) each(s *service, target, cursor string, fetch func(string, url.V
 		if p.items != nil {
 			found, _ = p.items.Find(body)
 		}
-		items, ok := said.Elements(found)
+		items, ok := match.Elements(found)
 		if fields, err := jsonval.Fields(body); !ok && p.mayLack && err == nil && !echo.Denies(fields, false) {
 			ok = len(found) == 0
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // This file finds what keeps a list in which the effect is not from showing that there is none: an
@@ -123,7 +123,7 @@ func resembles(record json.RawMessage, all []sent) bool {
 
 // mentions reports whether a text, or one of a list, has a marker in any spelling, also as a part of a word.
 func mentions(field json.RawMessage, marker string) bool {
-	list, ok := said.Elements(field)
+	list, ok := match.Elements(field)
 	if !ok {
 		list = []json.RawMessage{field}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
+	"github.com/keep-run/keep/connector/internal/match"
 	"github.com/keep-run/keep/connector/internal/ontime"
-	"github.com/keep-run/keep/connector/internal/said"
 )
 
 // A lookup is the request that tells whether a mutation happened.
@@ -29,9 +29,9 @@ type lookup struct {
 	query    query
 	applied  []int
 	failed   []int
-	match    query     // field of a record, and what it must equal
-	contains query     // field of a record, and what its text must contain
-	items    said.Path // to the list in the answer; nil: the answer is the list or the record
+	match    query      // field of a record, and what it must equal
+	contains query      // field of a record, and what its text must contain
+	items    match.Path // to the list in the answer; nil: the answer is the list or the record
 	complete bool
 	absentIf *condition
 	emptyIf  *condition // of an answer without items: the list is empty; nil: it shows nothing
@@ -467,7 +467,7 @@ func (l *lookup) judgeRecords(a answer, result json.RawMessage, mut question) co
 			found = json.RawMessage("[]")
 		}
 	}
-	records, listed := said.Elements(found)
+	records, listed := match.Elements(found)
 	switch {
 	case !listed && l.items != nil:
 		return retry(", but " + l.items.String() + " is no list")

@@ -12,14 +12,14 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // A start is the request that makes what a call uses up, such as a draft (level B).
 type start struct {
 	tool    *tool // the request
-	id      said.Path
-	keep    map[string]said.Path
+	id      match.Path
+	keep    map[string]match.Path
 	gone    path
 	absent  []int
 	isGone  *condition // nil: the status is enough
@@ -45,12 +45,12 @@ func (b *builder) startConfig(t *tool) {
 	inner.mailConfig(s.tool, "mail", cfg.Mail)
 	s.tool.token.format, s.tool.statuses = t.token.format, t.statuses
 	t.token.fixed, t.token.mail = t.token.fixed || s.tool.token.fixed, s.tool.token.mail
-	if s.id, err = said.ParsePath(cfg.ID); err != nil {
+	if s.id, err = match.ParsePath(cfg.ID); err != nil {
 		inner.addf("id", "%v", err)
 	}
-	s.keep = map[string]said.Path{}
+	s.keep = map[string]match.Path{}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Keep)) {
-		if s.keep[name], err = said.ParsePath(cfg.Keep[name]); err != nil || !paramName().MatchString(name) {
+		if s.keep[name], err = match.ParsePath(cfg.Keep[name]); err != nil || !paramName().MatchString(name) {
 			inner.addf("keep."+name, "want a name and a path such as \"$.message.id\"")
 		}
 	}
@@ -154,7 +154,7 @@ func (r *claimer) Claim(ctx context.Context, mut keep.Mutation) (string, error) 
 }
 
 // paths are where the values of the start are; that of {start} has no name.
-func (s *start) paths() map[string]said.Path {
+func (s *start) paths() map[string]match.Path {
 	paths := maps.Clone(s.keep)
 	paths[""] = s.id
 	return paths

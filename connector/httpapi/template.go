@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 	"net/url"
 	"regexp"
 	"slices"
@@ -346,7 +346,7 @@ func (v values) get(name string) json.RawMessage {
 	root, path, inside := strings.Cut(name, ".")
 	raw := v.fields[root]
 	if inside {
-		raw, _ = said.FieldPath(path).Find(raw)
+		raw, _ = match.FieldPath(path).Find(raw)
 	}
 	return raw
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // Kind is what configuration calls this connector.
@@ -89,23 +89,23 @@ type Condition struct {
 	Class keep.Class `toml:"class"`
 }
 
-// said returns the Said of a condition.
-func (c Condition) said() (s Said, err error) {
-	s = Said{class: cmp.Or(c.Class, keep.ClassLogic)}
-	if s.path, err = said.ParsePath(c.Path); err != nil {
+// matcher returns the Matcher of a condition.
+func (c Condition) matcher() (s Matcher, err error) {
+	s = Matcher{class: cmp.Or(c.Class, keep.ClassLogic)}
+	if s.path, err = match.ParsePath(c.Path); err != nil {
 		return s, fmt.Errorf("path: %w", err)
 	}
-	if err = said.CheckClass(s.class); err != nil {
+	if err = match.CheckClass(s.class); err != nil {
 		return s, fmt.Errorf("class: %w", err)
 	}
-	s.value, err = said.NewValue(c.Equals, c.In, c.Exists)
+	s.value, err = match.NewValue(c.Equals, c.In, c.Exists)
 	return s, err
 }
 
-// saidOf returns the conditions at a key.
-func saidOf(key string, list []Condition) (out []Said, err error) {
+// matchersOf returns the conditions at a key.
+func matchersOf(key string, list []Condition) (out []Matcher, err error) {
 	for i, c := range list {
-		s, err := c.said()
+		s, err := c.matcher()
 		if err == nil && key == "applied_if" && c.Class != "" {
 			err = errors.New("class: is for refused_if only")
 		}
@@ -162,10 +162,10 @@ func (k Knowledge) Pairing(tool string) (Pairing, error) {
 		p.When[name] = raw
 	}
 	var err error
-	if p.Refused, err = saidOf("refused_if", k.RefusedIf); err != nil {
+	if p.Refused, err = matchersOf("refused_if", k.RefusedIf); err != nil {
 		return p, err
 	}
-	if p.Applied, err = saidOf("applied_if", k.AppliedIf); err != nil {
+	if p.Applied, err = matchersOf("applied_if", k.AppliedIf); err != nil {
 		return p, err
 	}
 	switch {

@@ -38,7 +38,7 @@ type Pairing struct {
 
 	// What a result says, with isError or without. Refused are results of a call that was not executed, or of which that
 	// says what failed; the first that fits counts. Applied are the only ones that show, without isError, that it was executed; empty: all others.
-	Refused, Applied []Said
+	Refused, Applied []Matcher
 
 	Approve string // see connector.Connection.Approve
 	Unique  bool

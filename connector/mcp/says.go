@@ -9,16 +9,16 @@ import (
 	"github.com/keep-run/keep"
 	"github.com/keep-run/keep/connector/internal/echo"
 	"github.com/keep-run/keep/connector/internal/jsonval"
-	"github.com/keep-run/keep/connector/internal/said"
+	"github.com/keep-run/keep/connector/internal/match"
 )
 
 // outputError is how SDKs say that what a tool made of a call does not fit its schema: the call was executed.
 const outputError = "Output validation error"
 
-// A Said recognises a result by a value in its JSON, that of its structuredContent or else of its one text.
-type Said struct {
-	path  said.Path
-	value said.Value
+// A Matcher recognises a result by a value in its JSON, that of its structuredContent or else of its one text.
+type Matcher struct {
+	path  match.Path
+	value match.Value
 	class keep.Class // of a refusal
 }
 
@@ -28,7 +28,7 @@ type Said struct {
 // itself that it failed shows nothing, unless the owner says what it means; an agent reads it.
 func (t *tool) says(result json.RawMessage, failed *keep.Failure) *keep.Failure {
 	body, err := bodyOf(result)
-	fits := func(s Said) bool { return err == nil && s.value.At(s.path, body) }
+	fits := func(s Matcher) bool { return err == nil && s.value.At(s.path, body) }
 	fail := func(class keep.Class, why string) *keep.Failure {
 		return keep.Failf(class, CodeToolError, "%s: %s", why, t.server.cfg.hide.Text(shorten(cmp.Or(TextOf(result), string(body)), 2000)))
 	}

@@ -58,7 +58,7 @@ connector               timed  . law/ledger law/limit internal/schema internal/u
 connector/internal/...  timed  . connector
 connector/internal/ontime clock
 connector/internal/native timed . connector connector/internal/jsonval
-connector/internal/said timed  . connector/internal/jsonval
+connector/internal/match timed . connector/internal/jsonval
 connector/internal/eml  timed  connector/internal/jsonval
 connector/once          timed  . connector/internal/...
 connector/files         timed  . law/ledger connector connector/internal/... internal/regular

@@ -1,5 +1,5 @@
-// Package said recognises what an answer of a service says, by a value in its JSON.
-package said
+// Package match recognises what an answer of a service says, by a value in its JSON.
+package match
 
 import (
 	"bytes"
